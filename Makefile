@@ -1,0 +1,51 @@
+# Everything runs in .venv, which is built from constraints.txt and rebuilt when that file or
+# pyproject.toml changes. Other versions: make test CONSTRAINTS=my-constraints.txt VENV=.venv-mine
+
+PYTHON ?= $(shell for python in python3.11 python3; do \
+	$$python -c "" 2>/dev/null && echo $$python && break; done)
+CONSTRAINTS ?= constraints.txt
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help test test-slow test-upstream lint format bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
+		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
+
+test: $(VENV)/.built ## the test suite; arguments: make test ARGS="-k attention"
+	$(BIN)/python -m pytest $(ARGS)
+
+test-slow: $(VENV)/.built ## train small tasks until they are solved
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+test-upstream: $(VENV)/.built ## the transformers release's own tests, ours against MarianMT
+	$(BIN)/python tests/upstream/run.py $(ARGS)
+
+lint: $(VENV)/.built ## ruff, its formatter and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.built ## format the code and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.built ## training speed against MarianMT and torch.nn
+	$(BIN)/python benchmarks/training.py $(ARGS)
+
+clean: ## remove .venv, the unpacked release and all caches
+	rm -rf $(VENV) .upstream build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# torch goes first and alone: every other package then accepts the build it finds.
+$(VENV)/.built: pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null || { \
+		echo "Python >= 3.11 is needed, and '$(PYTHON)' is not." \
+			"Name another one: make test PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install "$$(sed -n 's/^torch *==/torch==/p' $(CONSTRAINTS) | grep . || echo torch)"
+	$(PIP) install --editable '.[dev]' --constraint $(CONSTRAINTS)
+	@touch $@

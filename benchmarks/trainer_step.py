@@ -1,0 +1,87 @@
+"""The whole step of `transformers.Trainer`: loader, autocast, clipping, optimizer, callbacks."""
+
+from collections.abc import Callable
+from itertools import count, pairwise
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch import Tensor
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from benchmarks.batches import Pair, Sentences, collate, make_sentences
+from benchmarks.comparison import LEARNING_RATE, Round, check_precision
+from benchmarks.contestants import CONTESTANTS, Size
+
+STEPS_PER_TURN = 2
+TURNS = 2
+
+
+class StepClock(TrainerCallback):
+    """Notes the time at the end of every step."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.times: list[float] = []
+
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the library's hook
+        self.times.append(self.clock())
+
+
+def collate_batch(batches: list[Sentences]) -> dict[str, Tensor]:
+    """Pad the one batch that the loader hands over."""
+    return collate(batches[0])
+
+
+def step_seconds(
+    name: str, size: Size, batches: list[Sentences], is_bf16: bool, clock: Callable[[], float]
+) -> list[float]:
+    """Train a fresh contestant on the batches in order and time every step but the first."""
+    step_clock = StepClock(clock)
+    with TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            max_steps=len(batches),
+            per_device_train_batch_size=1,  # the data set is one of ready batches
+            train_sampling_strategy="sequential",
+            learning_rate=LEARNING_RATE,
+            optim="adamw_torch_fused",
+            bf16=is_bf16,
+            use_cpu=True,
+            dataloader_pin_memory=False,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        trainer = Trainer(
+            model=CONTESTANTS[name](size),
+            args=arguments,
+            train_dataset=batches,
+            data_collator=collate_batch,
+            callbacks=[step_clock],
+        )
+        trainer.remove_callback(PrinterCallback)  # stdout is for the tables
+        trainer.train()
+    return [end - start for start, end in pairwise(step_clock.times)]
+
+
+def time_trainer_rounds(
+    names: list[str],
+    size: Size,
+    batches: list[list[Pair]],
+    is_bf16: bool,
+    clock: Callable[[], float],
+) -> list[Round]:
+    """Let all train on the same batches in turns; a turn's first step warms up."""
+    rounds = []
+    seeds = count()
+    for turn in range(TURNS):
+        first = turn * STEPS_PER_TURN
+        chosen = batches[first : first + STEPS_PER_TURN + 1]
+        ready = [make_sentences(pairs, size.vocab_size, next(seeds)) for pairs in chosen]
+        seconds = {}
+        for name in names:
+            check_precision()
+            seconds[name] = step_seconds(name, size, ready, is_bf16, clock)
+        for step, pairs in enumerate(chosen[1:]):
+            rounds.append(Round(pairs, {name: seconds[name][step] for name in names}))
+    return rounds

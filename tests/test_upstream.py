@@ -1,0 +1,43 @@
+"""The verdict of `make test-upstream` can go both ways; the run itself is that command."""
+
+import pytest
+from upstream.outcomes import Outcomes
+from upstream.run import OURS, THEIRS, is_accepted
+
+PASSED, SKIPPED, FAILED, ERROR = (
+    (outcome, "why") for outcome in ("passed", "skipped", "failed", "error")
+)
+
+
+def test_passing_what_marian_skips_is_accepted():
+    results = {
+        OURS: {"test_a": PASSED, "test_b": PASSED},
+        THEIRS: {"test_a": PASSED, "test_b": SKIPPED},
+    }
+
+    assert is_accepted(results)
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        {"test_a": FAILED, "test_b": SKIPPED},
+        {"test_a": ERROR, "test_b": SKIPPED},
+        {"test_a": SKIPPED, "test_b": SKIPPED},
+        {"test_a": PASSED},
+        {},
+    ],
+    ids=["a failure", "an error", "one skip more", "a missing test", "nothing"],
+)
+def test_anything_less_than_marian_is_refused(ours):
+    assert not is_accepted({OURS: ours, THEIRS: {"test_a": PASSED, "test_b": SKIPPED}})
+
+
+def test_one_bad_subtest_decides_the_whole_test(tmp_path):
+    outcomes = Outcomes(tmp_path / "outcomes.json")
+
+    outcomes.note("file.py::Suite::test_a", "passed", "")
+    outcomes.note("file.py::Suite::test_a", "skipped", "no kernel")
+    outcomes.note("file.py::Suite::test_a", "passed", "")
+
+    assert outcomes.by_test == {"test_a": ("skipped", "no kernel")}

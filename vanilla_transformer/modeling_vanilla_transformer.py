@@ -1,0 +1,608 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), read from the bottom up:
+attention, the layers, the two stacks, the model, and the model with its projection to words.
+
+Section numbers in the comments are the paper's.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import initialization as init
+from transformers.activations import ACT2FN
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.generation import GenerationMixin
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+)
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.utils import can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .attention_masks import additive, decoder_mask, encoder_mask, is_short, source_mask
+from .attention_scores import SCORES
+from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .fast_dropout import FastDropout
+from .fast_linear import FastLinear, is_eager_on_cpu
+from .position_encodings import POSITION_ENCODINGS
+from .smoothed_loss import (
+    IGNORED,
+    can_project,
+    projected_loss,
+    smoothed_cross_entropy,
+    with_lazy_logits,
+)
+from .token_layout import PaddedLayout, TokenLayout, layout_of
+
+PADDED = PaddedLayout()
+COLUMN_THEN_ROW = {
+    "layers.*.self_attn.q_proj": "colwise",
+    "layers.*.self_attn.k_proj": "colwise",
+    "layers.*.self_attn.v_proj": "colwise",
+    "layers.*.self_attn.out_proj": "rowwise",
+    "layers.*.fc1": "colwise",
+    "layers.*.fc2": "rowwise",
+}
+
+
+def shift_right(labels: Tensor, pad_token_id: int, decoder_start_token_id: int) -> Tensor:
+    """What the decoder reads while it learns to write `labels`: start, then all but the last."""
+    shifted = labels.roll(1, dims=-1)
+    shifted[..., 0] = decoder_start_token_id
+    return shifted.masked_fill(shifted == IGNORED, pad_token_id)
+
+
+def up_to_last_label(labels: Tensor) -> Tensor:
+    """True up to the last labelled word of each target: no loss looks at what comes after it."""
+    return (labels != IGNORED).flip(-1).cumsum(-1).flip(-1) > 0
+
+
+def records(config: VanillaTransformerConfig, kwargs: dict[str, Any], *names: str) -> bool:
+    """Whether the caller wants one of these outputs of every layer."""
+    return any(kwargs.get(name, getattr(config, name, False)) for name in names)
+
+
+def records_layers(config: VanillaTransformerConfig, kwargs: dict[str, Any]) -> bool:
+    """Whether the caller looks inside the stacks, and so must find whole rectangles there."""
+    return records(config, kwargs, "output_attentions", "output_hidden_states")
+
+
+def refuse_unknown_ids(ids: Tensor, vocab_size: int, name: str) -> None:
+    """A clear error for ids outside the vocabulary, where looking at them costs no waiting."""
+    if not is_eager_on_cpu(ids) or ids.numel() == 0:
+        return
+    lowest, highest = (int(bound) for bound in ids.aminmax())
+    if lowest < 0 or highest >= vocab_size:
+        raise ValueError(
+            f"{name} must be at least 0 and below the vocabulary size {vocab_size}, got "
+            f"{lowest if lowest < 0 else highest}: use the tokenizer this model was made with, "
+            "or resize the embeddings."
+        )
+
+
+def eager_attention_forward(
+    module: "Attention",
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor]:
+    """Attention(Q, K, V) = softmax(score(Q, K)) V (3.2.1), in plain matrix products."""
+    scores = module.score.compare(query, key)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+    attended = torch.matmul(nn.functional.dropout(weights, dropout), value)
+    return attended.transpose(1, 2), weights
+
+
+class Attention(nn.Module):
+    """Multi-head attention (3.2.2), of a sequence over itself or over the source."""
+
+    def __init__(
+        self,
+        config: VanillaTransformerConfig,
+        num_heads: int,
+        *,
+        is_causal: bool = False,
+        layer_idx: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.is_causal = is_causal
+        self.layer_idx = layer_idx
+        self.dropout = config.attention_dropout
+        self.key_width, self.value_width = config.head_widths(num_heads)
+        self.q_proj = FastLinear(config.d_model, num_heads * self.key_width)
+        self.k_proj = FastLinear(config.d_model, num_heads * self.key_width)
+        self.v_proj = FastLinear(config.d_model, num_heads * self.value_width)
+        self.out_proj = FastLinear(num_heads * self.value_width, config.d_model)
+        self.score = SCORES[config.attention_score](config, self.key_width)
+        self.scaling = self.score.scaling
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        source: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        layout: TokenLayout = PADDED,
+        source_layout: TokenLayout = PADDED,
+        explicit: bool = False,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from hidden states to `source`, or to themselves; return also the weights.
+
+        `explicit` takes the plain matrix products in place of the fused kernel of the config.
+        """
+        query = layout.split_heads(self.q_proj(hidden_states), self.key_width)
+        if source is None:
+            key, value = self._keys_and_values(hidden_states, layout)
+            if past_key_values is not None:
+                cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+                key, value = cache.update(key, value, self.layer_idx)
+        else:
+            key, value = self._source_keys_and_values(source, source_layout, past_key_values)
+
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        attended, weights = (eager_attention_forward if explicit else attend)(
+            self,
+            self.score.prepare_query(query),
+            key,
+            value,
+            attention_mask,
+            dropout=self.dropout if self.training else 0.0,
+            scaling=self.scaling,
+            **kwargs,
+        )
+        return self.out_proj(layout.merge_heads(attended)), weights
+
+    def _keys_and_values(self, states: Tensor, layout: TokenLayout) -> tuple[Tensor, Tensor]:
+        key = layout.split_heads(self.k_proj(states), self.key_width)
+        value = layout.split_heads(self.v_proj(states), self.value_width)
+        return self.score.prepare_key(key), value
+
+    def _source_keys_and_values(
+        self, source: Tensor, layout: TokenLayout, past_key_values: Cache | None
+    ) -> tuple[Tensor, Tensor]:
+        """The source does not change while a target is written: project it once."""
+        if not isinstance(past_key_values, EncoderDecoderCache):
+            return self._keys_and_values(source, layout)
+        cache = past_key_values.cross_attention_cache
+        if past_key_values.is_updated.get(self.layer_idx):
+            return cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
+        past_key_values.is_updated[self.layer_idx] = True
+        return cache.update(*self._keys_and_values(source, layout), self.layer_idx)
+
+
+class EncoderLayer(GradientCheckpointingLayer):
+    """Self-attention, then a feed-forward network (3.1, Figure 1 left)."""
+
+    def __init__(self, config: VanillaTransformerConfig) -> None:
+        super().__init__()
+        self.dropout = FastDropout(config.dropout)
+        self.self_attn = Attention(config, config.encoder_attention_heads)
+        self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
+        self.fc1 = FastLinear(config.d_model, config.encoder_ffn_dim)
+        self.activation = ACT2FN[config.activation_function]
+        self.activation_dropout = FastDropout(config.activation_dropout)
+        self.fc2 = FastLinear(config.encoder_ffn_dim, config.d_model)
+        self.final_layer_norm = nn.LayerNorm(config.d_model)
+
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
+        attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
+        # LayerNorm(x + Dropout(Sublayer(x))): 3.1 and 5.4
+        hidden_states = self.self_attn_layer_norm(hidden_states + self.dropout(attended))
+
+        inner = self.activation_dropout(self.activation(self.fc1(hidden_states)))  # 3.3
+        return self.final_layer_norm(hidden_states + self.dropout(self.fc2(inner)))
+
+
+class DecoderLayer(GradientCheckpointingLayer):
+    """Causal self-attention, attention over the source, feed-forward (3.1, Figure 1 right)."""
+
+    def __init__(self, config: VanillaTransformerConfig, layer_idx: int) -> None:
+        super().__init__()
+        heads = config.decoder_attention_heads
+        self.dropout = FastDropout(config.dropout)
+        self.self_attn = Attention(config, heads, is_causal=True, layer_idx=layer_idx)
+        self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
+        self.encoder_attn = Attention(config, heads, layer_idx=layer_idx)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model)
+        self.fc1 = FastLinear(config.d_model, config.decoder_ffn_dim)
+        self.activation = ACT2FN[config.activation_function]
+        self.activation_dropout = FastDropout(config.activation_dropout)
+        self.fc2 = FastLinear(config.decoder_ffn_dim, config.d_model)
+        self.final_layer_norm = nn.LayerNorm(config.d_model)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        source: Tensor | None = None,  # positional, as reentrant checkpointing needs it
+        source_mask: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
+        hidden_states = self.self_attn_layer_norm(hidden_states + self.dropout(attended))
+
+        if source is not None:
+            attended, _ = self.encoder_attn(hidden_states, source, source_mask, **kwargs)
+            hidden_states = self.encoder_attn_layer_norm(hidden_states + self.dropout(attended))
+
+        inner = self.activation_dropout(self.activation(self.fc1(hidden_states)))
+        return self.final_layer_norm(hidden_states + self.dropout(self.fc2(inner)))
+
+
+class VanillaTransformerPreTrainedModel(PreTrainedModel):
+    """What the model classes share: what the library may do with them, and how weights begin."""
+
+    config_class = VanillaTransformerConfig
+    config: VanillaTransformerConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _can_compile_fullgraph = True
+    _no_split_modules = ["EncoderLayer", "DecoderLayer"]
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Glorot-uniform projections; embeddings that have unit variance after sqrt(d_model)."""
+        super()._init_weights(module)
+        if isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight, mean=0.0, std=self.config.d_model**-0.5)
+
+    def get_correct_attn_implementation(
+        self, requested_attention: str | None, is_init_check: bool = False
+    ) -> str:
+        """Scores that are not dot products have no fused kernel: eager is their only way."""
+        score = self.config.attention_score
+        if not SCORES[score].is_dot_product:
+            if requested_attention not in (None, "eager"):
+                raise ValueError(
+                    f"attention_score={score!r} needs attn_implementation='eager', "
+                    f"got {requested_attention!r}."
+                )
+            requested_attention = "eager"
+        return super().get_correct_attn_implementation(requested_attention, is_init_check)
+
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """Two short sentences, the second padded."""
+        ids = torch.tensor([[5, 6, 7, 8], [5, 6, 7, self.config.pad_token_id or 0]])
+        mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+        return {
+            "input_ids": ids.to(self.device),
+            "attention_mask": mask.to(self.device),
+            "decoder_input_ids": ids.to(self.device),
+        }
+
+
+class Stack(VanillaTransformerPreTrainedModel):
+    """What encoder and decoder share: words in, vectors with positions out (3.4, 3.5)."""
+
+    _tp_plan = COLUMN_THEN_ROW
+
+    def __init__(self, config: VanillaTransformerConfig, vocab_size: int) -> None:
+        super().__init__(config)
+        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.embed_tokens = nn.Embedding(vocab_size, config.d_model)
+        self.embed_positions = POSITION_ENCODINGS[config.position_encoding](config)
+        self.dropout = FastDropout(config.dropout)
+        self.gradient_checkpointing = False
+
+    def embed(self, words: Tensor, layout: TokenLayout, past_length: int | Tensor = 0) -> Tensor:
+        """Dropout(embedding * sqrt(d_model) + position), of ids or of embeddings."""
+        length = words.shape[1]
+        words = layout.pack(words)
+        embeddings = words if words.is_floating_point() else self.embed_tokens(words)
+        positions = torch.arange(length, device=embeddings.device) + past_length
+        encodings = layout.spread(self.embed_positions(positions)).to(embeddings.dtype)
+        return self.dropout(embeddings * self.embed_scale + encodings)
+
+    def words_of(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+        """The one of both that was given, checked."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError(
+                f"{type(self).__name__} needs either input_ids or inputs_embeds, got "
+                f"{'neither' if input_ids is None else 'both'}."
+            )
+        if input_ids is None:
+            return inputs_embeds
+        refuse_unknown_ids(input_ids, self.embed_tokens.num_embeddings, "input_ids")
+        return input_ids
+
+    def attends_explicitly(self, kwargs: dict[str, Any], words: Tensor, key_len: int) -> bool:
+        """Whether plain matrix products are asked for, or faster than the kernel asked for."""
+        implementation = self.config._attn_implementation
+        return implementation == "eager" or (
+            implementation == "sdpa"
+            and (is_short(words, key_len) or records(self.config, kwargs, "output_attentions"))
+        )
+
+
+class Encoder(Stack):
+    """A stack of encoder layers: source words to vectors that know their context."""
+
+    _can_record_outputs = {"hidden_states": EncoderLayer, "attentions": Attention}
+
+    def __init__(self, config: VanillaTransformerConfig) -> None:
+        super().__init__(config, config.vocab_size)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutput:
+        words = self.words_of(input_ids, inputs_embeds)
+        length = words.shape[1]
+        layout = PADDED if records_layers(self.config, kwargs) else layout_of(attention_mask, words)
+        hidden_states = self.embed(words, layout)
+
+        template = hidden_states.new_empty(*words.shape[:2], 0)
+        mask = encoder_mask(self.config, template, attention_mask)
+        explicit = self.attends_explicitly(kwargs, words, length)
+        if explicit:
+            mask = additive(mask, length, is_causal=False)
+
+        for layer in self.layers:
+            hidden_states = layer(hidden_states, mask, layout=layout, explicit=explicit, **kwargs)
+        return BaseModelOutput(last_hidden_state=layout.unpack(hidden_states))
+
+
+class Decoder(Stack):
+    """A stack of decoder layers: the words written so far, and the source, to the next word."""
+
+    _can_record_outputs = {
+        "hidden_states": DecoderLayer,
+        "attentions": OutputRecorder(Attention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(Attention, index=1, layer_name="encoder_attn"),
+    }
+
+    def __init__(self, config: VanillaTransformerConfig) -> None:
+        super().__init__(config, config.decoder_vocab_size or config.vocab_size)
+        self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        words, source = self.words_of(input_ids, inputs_embeds), encoder_hidden_states
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(
+                DynamicCache(config=self.config), DynamicCache(config=self.config)
+            )
+        past_length = 0 if past_key_values is None else past_key_values.get_seq_length()
+
+        layout = source_layout = PADDED
+        if past_key_values is None and not records_layers(self.config, kwargs):
+            layout = layout_of(attention_mask, words)
+            source_layout = PADDED if source is None else layout_of(encoder_attention_mask, source)
+        hidden_states = self.embed(words, layout, past_length)
+
+        template = hidden_states.new_empty(*words.shape[:2], 0)
+        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+        mask = decoder_mask(self.config, template, attention_mask, cache)
+        cross_mask = None
+        if source is not None:
+            cross_mask = source_mask(self.config, template, encoder_attention_mask, source)
+        lengths = [states.shape[-2] for states in (template, source) if states is not None]
+        explicit = self.attends_explicitly(kwargs, words, max(lengths))
+        if explicit:
+            mask = additive(mask, words.shape[1], is_causal=True)
+            cross_mask = additive(cross_mask, words.shape[1], is_causal=False)
+
+        source = None if source is None else source_layout.pack(source)
+        for layer in self.layers:
+            hidden_states = layer(
+                hidden_states,
+                mask,
+                source,
+                cross_mask,
+                past_key_values=past_key_values,
+                layout=layout,
+                source_layout=source_layout,
+                explicit=explicit,
+                **kwargs,
+            )
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=layout.unpack(hidden_states), past_key_values=past_key_values
+        )
+
+
+class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
+    """Encoder and decoder, with embeddings shared between them (3.4) or one table for each."""
+
+    def __init__(self, config: VanillaTransformerConfig) -> None:
+        super().__init__(config)
+        if config.share_encoder_decoder_embeddings:
+            self.shared = nn.Embedding(config.vocab_size, config.d_model)
+            self._tied_weights_keys = {
+                "encoder.embed_tokens.weight": "shared.weight",
+                "decoder.embed_tokens.weight": "shared.weight",
+            }
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The shared table, or the source's where each side has its own."""
+        return self.encoder.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.encoder.embed_tokens = value
+        if self.config.share_encoder_decoder_embeddings:
+            self.shared = self.decoder.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqModelOutput:
+        """Encode the source, unless `encoder_outputs` brings it encoded; then decode the target."""
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
+            )
+        elif not isinstance(encoder_outputs, BaseModelOutput):
+            encoder_outputs = BaseModelOutput(*encoder_outputs)
+
+        decoder_outputs = self.decoder(
+            decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            encoder_hidden_states=encoder_outputs[0],
+            encoder_attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        return Seq2SeqModelOutput(
+            last_hidden_state=decoder_outputs.last_hidden_state,
+            past_key_values=decoder_outputs.past_key_values,
+            decoder_hidden_states=decoder_outputs.hidden_states,
+            decoder_attentions=decoder_outputs.attentions,
+            cross_attentions=decoder_outputs.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+        )
+
+
+class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedModel, GenerationMixin):
+    """The model with its pre-softmax projection (3.4): trains on pairs, generates translations."""
+
+    _tp_plan = {"lm_head": "colwise_gather_output"}
+    _fsdp_plan = {"lm_head": "keep_full_weight"}
+
+    def __init__(self, config: VanillaTransformerConfig) -> None:
+        super().__init__(config)
+        self._tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}
+        if config.share_encoder_decoder_embeddings:
+            self._tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
+        self.model = VanillaTransformerModel(config)
+        self.lm_head = FastLinear(
+            config.d_model, config.decoder_vocab_size or config.vocab_size, bias=False
+        )
+        self.loss_function = smoothed_cross_entropy
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqLMOutput:
+        """Predict each target word from the words before it.
+
+        With `labels` (-100: no loss) the output has a loss: label-smoothed in training mode, the
+        plain negative log-likelihood in evaluation mode, so that exp(loss) is a perplexity.
+        """
+        if labels is not None:
+            use_cache = False
+            refuse_unknown_ids(labels.masked_fill(labels == IGNORED, 0), self.lm_head.out_features, "labels")
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        elif use_cache is None and self.training:
+            use_cache = False
+        lean = labels is not None and self._learns_lean(labels)
+        if lean and decoder_attention_mask is None and not records_layers(self.config, kwargs):
+            decoder_attention_mask = up_to_last_label(labels)
+
+        outputs = self.model(
+            input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        outputs = dict(outputs)
+        hidden_states = outputs.pop("last_hidden_state")
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        loss = logits = None
+        objective = {
+            "smoothing": self.config.label_smoothing if self.training else 0.0,
+            "num_items_in_batch": num_items_in_batch,
+        }
+        if lean:
+            loss = projected_loss(hidden_states, self.lm_head.weight, labels, **objective)
+            outputs = Seq2SeqLMOutput(loss=loss, **outputs)
+            return with_lazy_logits(outputs, lambda: self.lm_head(hidden_states[:, kept]))
+        if labels is None:
+            logits = self.lm_head(hidden_states[:, kept])
+        else:  # every label counts, whatever logits are kept
+            logits = self.lm_head(hidden_states)
+            loss = self.loss_function(
+                logits, labels, vocab_size=self.lm_head.out_features, **objective
+            )
+            logits = logits[:, kept]
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **outputs)
+
+    def _learns_lean(self, labels: Tensor) -> bool:
+        """Whether only the loss is of interest: a training step with our own loss and head."""
+        return (
+            self.training
+            and self.loss_function is smoothed_cross_entropy
+            and can_project(labels, self.lm_head)
+        )
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """What the library's collators call to give the decoder its input."""
+        return shift_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)

@@ -1,0 +1,169 @@
+"""The paper's loss (label smoothing, 5.4), with and without the logits in memory.
+
+`smoothed_cross_entropy` is the definition. `projected_loss` gives the same number and the same
+gradients straight from the hidden states: it projects some rows, turns their logits into their own
+gradient in place, and keeps only the gradients of the hidden states and of the projection. A batch
+of 2,000 target words over 37,000 classes would otherwise hold several matrices of 300 MB.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+from transformers.modeling_outputs import Seq2SeqLMOutput
+
+from .fast_linear import FastLinear, is_eager_on_cpu, multiply_transposed
+
+IGNORED = -100  # the label that says: no loss here
+LOGITS_AT_ONCE = 2**25  # numbers; 128 MB in float32
+ROWS_IN_CACHE = 64  # rows of logits that stay in a processor's cache while we work on them
+
+
+def smoothed_cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    smoothing: float = 0.0,
+    num_items_in_batch: Tensor | int | None = None,
+    **kwargs: Any,  # what the library passes to every loss
+) -> Tensor:
+    """Mean over the labelled words of cross-entropy against (1 - smoothing) label + smoothing / V.
+
+    `num_items_in_batch` divides the sum instead of the number of words here, so that gradients
+    accumulated over several batches weigh every word alike.
+    """
+    total = functional.cross_entropy(
+        logits.flatten(0, -2).float(),
+        labels.flatten().to(logits.device),
+        ignore_index=IGNORED,
+        label_smoothing=smoothing,
+        reduction="sum",
+    )
+    return total / _number_of_items(labels, num_items_in_batch).to(total.device)
+
+
+def projected_loss(
+    hidden_states: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    *,
+    smoothing: float,
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
+    """`smoothed_cross_entropy` of hidden_states @ weight.T, the logits never whole in memory."""
+    labels = labels.flatten()
+    labelled = (labels != IGNORED).nonzero().squeeze(1)
+    items = _number_of_items(labels, num_items_in_batch)
+    rows = hidden_states.flatten(0, -2).index_select(0, labelled)
+    if torch.is_autocast_enabled("cpu"):
+        rows = rows.to(torch.get_autocast_dtype("cpu"))
+    return _ProjectedLoss.apply(rows, weight, labels[labelled], smoothing, float(items))
+
+
+def can_project(labels: Tensor, head: nn.Linear) -> bool:
+    """Whether `projected_loss` may stand for `head` and the loss: no wrapper, hook or adapter on
+    the head, a gradient to come, and numbers our CPU code knows."""
+    return (
+        torch.is_grad_enabled()
+        and type(head) is FastLinear
+        and "forward" not in vars(head)
+        and not (head._forward_hooks or head._forward_pre_hooks)
+        and is_eager_on_cpu(labels, head.weight)
+        and head.weight.dtype in (torch.float32, torch.bfloat16)
+    )
+
+
+class LossWithLazyLogits(Seq2SeqLMOutput):
+    """Outputs of a training step, whose logits are computed when somebody reads them."""
+
+    @property
+    def logits(self) -> Tensor | None:
+        if callable(self._logits):
+            self.logits = self._logits()
+        return self._logits
+
+    @logits.setter
+    def logits(self, logits: Tensor | Callable[[], Tensor] | None) -> None:
+        self._logits = logits
+
+    def __getitem__(self, key: str | int | slice) -> Any:
+        name = list(self)[key] if isinstance(key, int) else key
+        return self.logits if name == "logits" else super().__getitem__(name)
+
+
+def with_lazy_logits(
+    outputs: Seq2SeqLMOutput, compute: Callable[[], Tensor]
+) -> LossWithLazyLogits:
+    """The same outputs, and logits that `compute` makes when they are read."""
+    lazy = LossWithLazyLogits(**{**outputs, "logits": outputs.loss})  # a stand-in keeps the place
+    lazy.logits = compute
+    return lazy
+
+
+def _number_of_items(labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
+    if num_items_in_batch is None:
+        return (labels != IGNORED).sum()
+    return torch.as_tensor(num_items_in_batch)
+
+
+class _ProjectedLoss(torch.autograd.Function):
+    """The loss, with its gradients made on the way forward, while the logits are at hand."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, items: float
+    ) -> Tensor:
+        compute = weight.detach().to(hidden.dtype)
+        mean_weight = compute.mean(0, dtype=torch.float32) if smoothing else None
+        for_hidden, for_weight = torch.empty_like(hidden), None
+        total = torch.zeros((), dtype=torch.float32)
+        rows_at_once = max(ROWS_IN_CACHE, LOGITS_AT_ONCE // weight.shape[0])
+        for start in range(0, len(hidden), rows_at_once):
+            part = slice(start, start + rows_at_once)
+            logits = multiply_transposed(hidden[part], compute)
+            total += _into_gradients(logits, labels[part], smoothing, items)
+            for_hidden[part] = multiply_transposed(logits, compute.t())
+            if ctx.needs_input_grad[1]:
+                for_weight = _accumulated(for_weight, logits, hidden[part])
+        if mean_weight is not None:  # the mean of all logits is the projection by the mean weight
+            total -= smoothing / items * (hidden.float() @ mean_weight).sum()
+        ctx.save_for_backward(for_hidden, None if for_weight is None else for_weight.to(weight.dtype))
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        scaled = [
+            saved if saved is None or gradient == 1 else saved * gradient for saved in ctx.saved_tensors
+        ]
+        return *scaled, None, None, None
+
+
+def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: float) -> Tensor:
+    """Overwrite logits by d loss / d logits = (softmax - target) / items, where
+    target = (1 - smoothing) one-hot + smoothing / V, and return their loss, except the part
+    - smoothing * mean(logits), which the caller knows more cheaply."""
+    total = torch.zeros((), dtype=torch.float32)
+    for start in range(0, len(logits), ROWS_IN_CACHE):
+        rows, label = logits[start : start + ROWS_IN_CACHE], labels[start : start + ROWS_IN_CACHE, None]
+        exact = rows.float()  # in float32 these are the rows themselves
+        chosen, highest = exact.gather(1, label), exact.amax(1, keepdim=True)
+        probabilities = torch.softmax(exact, dim=1, out=exact)
+        log_partition = highest - probabilities.amax(1, keepdim=True).log()
+        total += (log_partition - (1 - smoothing) * chosen).sum()
+        target = torch.full_like(chosen, 1 - smoothing)
+        probabilities.sub_(smoothing / logits.shape[1]).scatter_add_(1, label, target.neg_())
+        torch.mul(probabilities, 1 / items, out=rows)
+    return total / items
+
+
+def _accumulated(sum_so_far: Tensor | None, gradients: Tensor, hidden: Tensor) -> Tensor:
+    """gradients.T @ hidden, added to what earlier rows gave."""
+    if sum_so_far is None:
+        return multiply_transposed(gradients.t(), hidden.t())
+    if gradients.dtype != torch.float32:
+        return sum_so_far.addmm_(gradients.t(), hidden)
+    return sum_so_far.add_(multiply_transposed(gradients.t(), hidden.t()))
