@@ -74,7 +74,7 @@ class Size:
 # With these vocabularies MarianMT's speeds come near those of the earlier table of peers.
 SIZES = {
     "tiny": Size(d_model=128, ffn_dim=256, layers=4, heads=4, vocab_size=10_000),
-    "small": Size(d_model=256, ffn_dim=1024, layers=3, heads=4, vocab_size=16_000),
+    "small": Size(d_model=256, ffn_dim=1024, layers=3, heads=4, vocab_size=32_000),
     "base": Size(d_model=512, ffn_dim=2048, layers=6, heads=8, vocab_size=32_000),
 }
 

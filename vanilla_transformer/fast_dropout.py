@@ -31,24 +31,25 @@ class FastDropout(nn.Dropout):
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden_states: Tensor, probability: float) -> Tensor:
-        kept = _draw_mask(hidden_states, probability)
+        kept = draw_mask(hidden_states, probability)
         ctx.save_for_backward(kept)
-        ctx.scale = 1 / (1 - probability)
-        return _scaled(kept, ctx.scale, hidden_states)
+        ctx.probability = probability
+        return scale_kept(kept, probability, hidden_states)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (kept,) = ctx.saved_tensors
-        return _scaled(kept, ctx.scale, gradient), None
+        return scale_kept(kept, ctx.probability, gradient), None
 
 
-def _draw_mask(like: Tensor, probability: float) -> Tensor:
+def draw_mask(like: Tensor, probability: float) -> Tensor:
     """1 where a value is kept, 0 where it is dropped, in the shape of `like`."""
     draws = torch.empty(-(-like.numel() // VALUES_PER_DRAW), dtype=torch.int64)
     pairs = draws.random_(-(2**63), None).view(torch.int16)[: like.numel()]
     return pairs.ge_(round(probability * LEVELS) - LEVELS // 2).view(like.shape)
 
 
-def _scaled(kept: Tensor, scale: float, values: Tensor) -> Tensor:
-    return torch.mul(kept, scale).to(values.dtype).mul_(values)
+def scale_kept(kept: Tensor, probability: float, values: Tensor) -> Tensor:
+    """The kept values, larger by 1 / (1 - probability) so that their expectation stays."""
+    return torch.mul(kept, 1 / (1 - probability)).to(values.dtype).mul_(values)

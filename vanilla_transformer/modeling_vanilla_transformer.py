@@ -30,6 +30,7 @@ from .attention_scores import SCORES
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .fast_dropout import FastDropout
 from .fast_linear import FastLinear, is_eager_on_cpu
+from .packed_attention import PACKED_PAIRS, packed_attention_forward, packed_masks
 from .position_encodings import POSITION_ENCODINGS
 from .smoothed_loss import (
     IGNORED,
@@ -38,7 +39,7 @@ from .smoothed_loss import (
     smoothed_cross_entropy,
     with_lazy_logits,
 )
-from .token_layout import PaddedLayout, TokenLayout, layout_of
+from .token_layout import PackedLayout, PaddedLayout, TokenLayout, packed_layouts
 
 PADDED = PaddedLayout()
 COLUMN_THEN_ROW = {
@@ -155,7 +156,12 @@ class Attention(nn.Module):
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
-        attended, weights = (eager_attention_forward if explicit else attend)(
+        if isinstance(layout, PackedLayout):
+            attend = packed_attention_forward
+            kwargs = {"layout": layout, "source_layout": layout if source is None else source_layout}
+        elif explicit:
+            attend = eager_attention_forward
+        attended, weights = attend(
             self,
             self.score.prepare_query(query),
             key,
@@ -328,7 +334,17 @@ class Stack(VanillaTransformerPreTrainedModel):
         refuse_unknown_ids(input_ids, self.embed_tokens.num_embeddings, "input_ids")
         return input_ids
 
-    def attends_explicitly(self, kwargs: dict[str, Any], words: Tensor, key_len: int) -> bool:
+    def packs(self, words: Tensor, key_len: int, kwargs: dict[str, Any]) -> bool:
+        """Whether padding may be dropped: nobody looks inside, and queries meet keys in short dot
+        products only."""
+        return (
+            self.config._attn_implementation in ("eager", "sdpa")
+            and SCORES[self.config.attention_score].is_dot_product
+            and words.shape[1] * key_len <= PACKED_PAIRS
+            and not records(self.config, kwargs, "output_attentions", "output_hidden_states")
+        )
+
+    def attends_explicitly(self, words: Tensor, key_len: int, kwargs: dict[str, Any]) -> bool:
         """Whether plain matrix products are asked for, or faster than the kernel asked for."""
         implementation = self.config._attn_implementation
         return implementation == "eager" or (
@@ -358,14 +374,17 @@ class Encoder(Stack):
     ) -> BaseModelOutput:
         words = self.words_of(input_ids, inputs_embeds)
         length = words.shape[1]
-        layout = PADDED if records_layers(self.config, kwargs) else layout_of(attention_mask, words)
+        explicit, packed = self.attends_explicitly(words, length, kwargs), None
+        if self.packs(words, length, kwargs):
+            packed = packed_layouts((attention_mask, words))
+        (layout,) = packed or (PADDED,)
         hidden_states = self.embed(words, layout)
 
-        template = hidden_states.new_empty(*words.shape[:2], 0)
-        mask = encoder_mask(self.config, template, attention_mask)
-        explicit = self.attends_explicitly(kwargs, words, length)
-        if explicit:
-            mask = additive(mask, length, is_causal=False)
+        if packed:
+            mask = packed_masks(layout, layout, is_causal=False, window=self.config.attention_window)
+        else:
+            mask = encoder_mask(self.config, hidden_states, attention_mask)
+            mask = additive(mask, length, is_causal=False) if explicit else mask
 
         for layer in self.layers:
             hidden_states = layer(hidden_states, mask, layout=layout, explicit=explicit, **kwargs)
@@ -406,23 +425,25 @@ class Decoder(Stack):
             )
         past_length = 0 if past_key_values is None else past_key_values.get_seq_length()
 
-        layout = source_layout = PADDED
-        if past_key_values is None and not records_layers(self.config, kwargs):
-            layout = layout_of(attention_mask, words)
-            source_layout = PADDED if source is None else layout_of(encoder_attention_mask, source)
+        key_len = max(states.shape[1] for states in (words, source) if states is not None)
+        explicit, packed = self.attends_explicitly(words, key_len, kwargs), None
+        if past_key_values is None and source is not None and self.packs(words, key_len, kwargs):
+            packed = packed_layouts((attention_mask, words), (encoder_attention_mask, source))
+        layout, source_layout = packed or (PADDED, PADDED)
         hidden_states = self.embed(words, layout, past_length)
 
-        template = hidden_states.new_empty(*words.shape[:2], 0)
-        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
-        mask = decoder_mask(self.config, template, attention_mask, cache)
-        cross_mask = None
-        if source is not None:
-            cross_mask = source_mask(self.config, template, encoder_attention_mask, source)
-        lengths = [states.shape[-2] for states in (template, source) if states is not None]
-        explicit = self.attends_explicitly(kwargs, words, max(lengths))
-        if explicit:
-            mask = additive(mask, words.shape[1], is_causal=True)
-            cross_mask = additive(cross_mask, words.shape[1], is_causal=False)
+        if packed:
+            window = self.config.attention_window
+            mask = packed_masks(layout, layout, is_causal=True, window=window)
+            cross_mask = packed_masks(layout, source_layout, is_causal=False, window=None)
+        else:
+            cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+            mask, cross_mask = decoder_mask(self.config, hidden_states, attention_mask, cache), None
+            if source is not None:
+                cross_mask = source_mask(self.config, hidden_states, encoder_attention_mask, source)
+            if explicit:
+                mask = additive(mask, words.shape[1], is_causal=True)
+                cross_mask = additive(cross_mask, words.shape[1], is_causal=False)
 
         source = None if source is None else source_layout.pack(source)
         for layer in self.layers:

@@ -1,17 +1,20 @@
 """How a batch of sentences lies in memory: padded to a rectangle, or packed to its real tokens.
 
 Only attention needs to know which word belongs to which sentence; all other layers work on single
-words. A packed layout therefore drops the padding when a stack begins, lays out a rectangle for each
-attention, and restores the padding (as zeros) when the stack ends. Unsorted batches are half padding.
+words. A packed layout therefore drops the padding when a stack begins and restores it, as zeros,
+when the stack ends; in between, sentences of similar length attend together. Unsorted batches are
+half padding.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .fast_linear import is_eager_on_cpu
+
+SIMILAR = 0.6  # a group's shortest sentence is at least this share of its longest
 
 
 class PaddedLayout:
@@ -36,15 +39,62 @@ class PaddedLayout:
         return attended.flatten(2)
 
 
-class PackedLayout:
-    """Real tokens only: hidden states `[1, tokens, width]`, in sentence order."""
+class Group:
+    """Neighbouring sentences of a packed layout, similar in length, that attend in one rectangle."""
 
-    def __init__(self, mask: Tensor) -> None:
-        self.batch, self.length = mask.shape
-        flat = mask.reshape(-1)
-        self.rows = flat.nonzero().squeeze(1)  # [tokens]: where each token stands in the rectangle
-        self.slots = flat.cumsum(0).sub_(1).clamp_(min=0)  # [batch * length]: padding repeats a token
-        self.head_index: dict[int, tuple[Tensor, Tensor]] = {}
+    def __init__(self, lengths: list[int], first_token: int) -> None:
+        self.sentences, self.length = len(lengths), max(lengths)
+        self.tokens = slice(first_token, first_token + sum(lengths))
+        lengths = torch.tensor(lengths).unsqueeze(1)
+        positions = torch.arange(self.length)
+        self.is_real = positions < lengths  # [sentences, length]
+        starts = lengths.cumsum(0) - lengths
+        self.slots = starts + torch.minimum(positions, lengths - 1)  # padding repeats the last word
+        self.indices: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def rectangle_of(self, states: Tensor) -> Tensor:
+        """`[sentences * heads, length, width]` from the states `[tokens, heads, width]` of a batch."""
+        own = states[self.tokens]
+        to_rectangle, _ = self._index(own.shape[1])
+        flat = own.reshape(-1, own.shape[2]).index_select(0, to_rectangle)
+        return flat.view(-1, self.length, own.shape[2])
+
+    def write_tokens(self, rectangle: Tensor, states: Tensor) -> None:
+        """The way back: fill this group's part of `states` with the real words of a rectangle."""
+        own = states[self.tokens]
+        _, to_tokens = self._index(own.shape[1])
+        flat = rectangle.reshape(-1, own.shape[2])
+        torch.index_select(flat, 0, to_tokens, out=own.view(-1, own.shape[2]))
+
+    def _index(self, heads: int) -> tuple[Tensor, Tensor]:
+        """Rows of `[tokens, heads]` for `[sentences, heads, length]`, and the way back."""
+        if heads not in self.indices:
+            head = torch.arange(heads)
+            to_rectangle = self.slots.unsqueeze(1) * heads + head.unsqueeze(1)
+            sentence, position = self.is_real.nonzero(as_tuple=True)
+            to_tokens = (sentence.unsqueeze(1) * heads + head) * self.length + position.unsqueeze(1)
+            self.indices[heads] = to_rectangle.flatten(), to_tokens.flatten()
+        return self.indices[heads]
+
+
+class PackedLayout:
+    """Real tokens only, longest sentences first: hidden states `[1, tokens, width]`."""
+
+    def __init__(self, lengths: Tensor, length: int, order: Tensor, group_sizes: list[int]) -> None:
+        self.batch, self.length = len(lengths), length
+        self.ordered = lengths[order]
+        self.group_sizes = group_sizes
+        starts = self.ordered.cumsum(0) - self.ordered
+        self.positions = torch.arange(int(self.ordered.sum())) - starts.repeat_interleave(self.ordered)
+        self.rows = (order * length).repeat_interleave(self.ordered) + self.positions
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        groups, first_token = [], 0
+        for lengths in self.ordered.split(self.group_sizes):
+            groups.append(Group(lengths.tolist(), first_token))
+            first_token = groups[-1].tokens.stop
+        return groups
 
     def pack(self, padded: Tensor) -> Tensor:
         return padded.flatten(0, 1).index_select(0, self.rows).unsqueeze(0)
@@ -54,75 +104,54 @@ class PackedLayout:
         return zeros.index_copy(0, self.rows, packed[0]).view(self.batch, self.length, -1)
 
     def spread(self, encodings: Tensor) -> Tensor:
-        return encodings.index_select(0, self.rows % self.length).unsqueeze(0)
+        return encodings.index_select(0, self.positions).unsqueeze(0)
 
     def split_heads(self, states: Tensor, head_width: int) -> Tensor:
-        heads = states.shape[-1] // head_width
-        to_rectangle, to_tokens = self._index_of_heads(heads)
-        flat = _Spread.apply(states.reshape(-1, head_width), to_rectangle, to_tokens)
-        return flat.view(self.batch, heads, self.length, head_width)
+        """`[tokens, heads, head_width]`."""
+        return states.view(states.shape[1], -1, head_width)
 
     def merge_heads(self, attended: Tensor) -> Tensor:
-        heads, head_width = attended.shape[2:]
-        _, to_tokens = self._index_of_heads(heads)
-        flat = attended.transpose(1, 2).reshape(-1, head_width)
-        return _Collect.apply(flat, to_tokens).view(1, -1, heads * head_width)
-
-    def _index_of_heads(self, heads: int) -> tuple[Tensor, Tensor]:
-        """Rows of `[tokens, heads]` for `[batch, heads, length]`, and the way back."""
-        if heads not in self.head_index:
-            head = torch.arange(heads, device=self.rows.device)
-            slots = self.slots.view(self.batch, 1, self.length)
-            to_rectangle = (slots * heads + head.view(1, heads, 1)).flatten()
-            sentence, position = self.rows // self.length, self.rows % self.length
-            to_tokens = (sentence[:, None] * heads + head) * self.length + position[:, None]
-            self.head_index[heads] = to_rectangle, to_tokens.flatten()
-        return self.head_index[heads]
+        return attended.flatten(1).unsqueeze(0)
 
 
 TokenLayout = PaddedLayout | PackedLayout
 
 
-def layout_of(mask: Tensor | None, template: Tensor) -> TokenLayout:
-    """Choose the layout of a batch: packed where that saves work and nothing is traced.
+def packed_layouts(*sides: tuple[Tensor | None, Tensor]) -> list[PackedLayout] | None:
+    """Layouts of one side, or of target and source in the same order; None if a side cannot be packed.
 
-    A sentence without a single token stays in its rectangle, so that it sees no other sentence.
+    A side is its mask and any tensor `[batch, length, ...]`. Packing wants the padding at the end
+    and at least one word in each sentence.
     """
-    if mask is None or mask.shape != template.shape[:2] or not is_eager_on_cpu(mask, template):
-        return PaddedLayout()
-    mask = mask.bool()
-    if mask.all() or not mask.any(dim=1).all():
-        return PaddedLayout()
-    return PackedLayout(mask)
+    lengths = [_lengths(mask, template) for mask, template in sides]
+    if any(side is None for side in lengths):
+        return None
+    longest, order = torch.stack(lengths).amax(0).sort(descending=True)
+    group_sizes = list(_group_sizes(longest.tolist()))
+    return [
+        PackedLayout(side, template.shape[1], order, group_sizes)
+        for side, (_, template) in zip(lengths, sides, strict=True)
+    ]
 
 
-class _Spread(torch.autograd.Function):
-    """Rows of tokens into the rectangle. Padding repeats a token: masks must hide it as a key."""
-
-    @staticmethod
-    def forward(ctx: Any, tokens: Tensor, to_rectangle: Tensor, to_tokens: Tensor) -> Tensor:
-        ctx.save_for_backward(to_tokens)
-        return tokens.index_select(0, to_rectangle)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (to_tokens,) = ctx.saved_tensors
-        return gradient.index_select(0, to_tokens), None, None
+def _lengths(mask: Tensor | None, template: Tensor) -> Tensor | None:
+    if not is_eager_on_cpu(template):
+        return None
+    batch, length = template.shape[:2]
+    if mask is None:
+        return torch.full((batch,), length)
+    if mask.shape != (batch, length) or not is_eager_on_cpu(mask):
+        return None
+    lengths = mask.bool().sum(1)
+    is_prefix = torch.arange(length) < lengths.unsqueeze(1)
+    return lengths if lengths.numel() and lengths.min() > 0 and (mask.bool() == is_prefix).all() else None
 
 
-class _Collect(torch.autograd.Function):
-    """Rows of the rectangle back to tokens; the padding gets no gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, rectangle: Tensor, to_tokens: Tensor) -> Tensor:
-        ctx.save_for_backward(to_tokens)
-        ctx.rectangle_rows = rectangle.shape[0]
-        return rectangle.index_select(0, to_tokens)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (to_tokens,) = ctx.saved_tensors
-        zeros = gradient.new_zeros(ctx.rectangle_rows, gradient.shape[1])
-        return zeros.index_copy_(0, to_tokens, gradient), None
+def _group_sizes(lengths: list[int]) -> Iterator[int]:
+    """Cut falling lengths where similarity ends: [50, 40, 22, 20, 9] -> 2, 2, 1."""
+    first = 0
+    for index, length in enumerate(lengths):
+        if length < SIMILAR * lengths[first]:
+            yield index - first
+            first = index
+    yield len(lengths) - first

@@ -1,0 +1,111 @@
+"""Dot-product attention over packed tokens: each group of similar sentences in its own rectangle.
+
+For short sentences on a CPU, three plain matrix operations a group are faster than a fused kernel
+over one rectangle of the longest sentence. The gradient is written out, so that a layer is one node
+of the graph, and nothing but the weights is kept of the rectangles.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .fast_dropout import draw_mask, scale_kept
+from .token_layout import Group, PackedLayout
+
+PACKED_PAIRS = 256 * 256  # of query and key; beyond, a fused kernel that keeps no weights is better
+
+
+def packed_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: list[Tensor],
+    layout: PackedLayout,
+    source_layout: PackedLayout,
+    dropout: float = 0.0,
+    scaling: float = 1.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """softmax(scaling q . k + mask) v for `[tokens, heads, width]`; a mask for each group."""
+    pairs = list(zip(layout.groups, source_layout.groups, attention_mask, strict=True))
+    return _PackedAttention.apply(query, key, value, pairs, dropout, scaling), None
+
+
+def packed_masks(
+    layout: PackedLayout, source_layout: PackedLayout, *, is_causal: bool, window: int | None
+) -> list[Tensor]:
+    """For each group `[sentences, 1, query_len, key_len]`: 0 where a query may look, else lowest."""
+    masks = []
+    for queries, keys in zip(layout.groups, source_layout.groups, strict=True):
+        allowed = keys.is_real[:, None, None, :].expand(-1, 1, queries.length, -1)
+        distance = torch.arange(queries.length).unsqueeze(1) - torch.arange(keys.length)
+        if is_causal:
+            allowed = allowed & (distance >= 0)
+        if window is not None:
+            allowed = allowed & (distance.abs() <= window)
+        lowest = torch.finfo(torch.float32).min
+        masks.append(torch.zeros(allowed.shape).masked_fill_(~allowed, lowest))
+    return masks
+
+
+class _PackedAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        pairs: list[tuple[Group, Group, Tensor]],
+        dropout: float,
+        scaling: float,
+    ) -> Tensor:
+        attended = query.new_empty(*query.shape[:2], value.shape[2])
+        kept_for_backward = []
+        for queries, keys, mask in pairs:
+            weights = _attention_weights(
+                queries.rectangle_of(query).mul_(scaling), keys.rectangle_of(key), mask
+            )
+            weights.view(-1, query.shape[1], *weights.shape[1:]).mul_(queries.is_real[:, None, :, None])
+            kept = draw_mask(weights, dropout) if dropout else None
+            used = weights if kept is None else scale_kept(kept, dropout, weights)
+            queries.write_tokens(torch.bmm(used, keys.rectangle_of(value)), attended)
+            kept_for_backward += [weights, kept]
+        ctx.save_for_backward(query, key, value, *kept_for_backward)
+        ctx.pairs, ctx.dropout, ctx.scaling = pairs, dropout, scaling
+        return attended
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, *kept_for_backward = ctx.saved_tensors
+        gradients = [torch.empty_like(states) for states in (query, key, value)]
+        for index, (queries, keys, _) in enumerate(ctx.pairs):
+            weights, kept = kept_for_backward[2 * index : 2 * index + 2]
+            for_attended = queries.rectangle_of(gradient)
+            for_weights = torch.bmm(for_attended, keys.rectangle_of(value).transpose(1, 2))
+            used = weights
+            if kept is not None:
+                used = scale_kept(kept, ctx.dropout, weights)
+                for_weights = scale_kept(kept, ctx.dropout, for_weights)
+            for_scores = _softmax_gradient(for_weights, weights).mul_(ctx.scaling)
+            queries.write_tokens(torch.bmm(for_scores, keys.rectangle_of(key)), gradients[0])
+            for_key = torch.bmm(for_scores.transpose(1, 2), queries.rectangle_of(query))
+            keys.write_tokens(for_key, gradients[1])
+            keys.write_tokens(torch.bmm(used.transpose(1, 2), for_attended), gradients[2])
+        return *gradients, None, None, None
+
+
+def _attention_weights(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q . k + mask), in float32 and then in the precision of the query."""
+    scores = torch.bmm(query, key.transpose(1, 2)).float()
+    heads = len(scores) // len(mask)
+    scores.view(-1, heads, *scores.shape[1:]).add_(mask)
+    return torch.softmax(scores, dim=-1, out=scores).to(query.dtype)
+
+
+def _softmax_gradient(gradient: Tensor, weights: Tensor) -> Tensor:
+    exact = torch._softmax_backward_data(gradient.float(), weights.float(), -1, torch.float32)
+    return exact.to(weights.dtype)
