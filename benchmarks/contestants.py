@@ -31,7 +31,7 @@ class Size:
     heads: int
     vocab_size: int
 
-    def config_fields(self, dropout: float = DROPOUT) -> dict[str, Any]:
+    def config_fields(self) -> dict[str, Any]:
         """Give the fields that our configuration and MarianMT's share, names and all."""
         return {
             "vocab_size": self.vocab_size,
@@ -42,7 +42,7 @@ class Size:
             "decoder_attention_heads": self.heads,
             "encoder_ffn_dim": self.ffn_dim,
             "decoder_ffn_dim": self.ffn_dim,
-            "dropout": dropout,
+            "dropout": DROPOUT,
             "attention_dropout": 0.0,
             "activation_dropout": 0.0,
             "pad_token_id": 0,
@@ -79,14 +79,10 @@ SIZES = {
 }
 
 
-def build_ours(
-    size: Size, dropout: float = DROPOUT, label_smoothing: float = LABEL_SMOOTHING
-) -> VanillaTransformerForConditionalGeneration:
-    """Build this package's model."""
-    config = VanillaTransformerConfig(
-        **size.config_fields(dropout), label_smoothing=label_smoothing
-    )
-    return VanillaTransformerForConditionalGeneration(config)
+def build_ours(size: Size, **changes: Any) -> VanillaTransformerForConditionalGeneration:  # noqa: ANN401 - fields of the configuration
+    """Build this package's model, with changes to what is timed."""
+    fields = {**size.config_fields(), "label_smoothing": LABEL_SMOOTHING, **changes}
+    return VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
 
 
 def _build_marian(size: Size, attn_implementation: str) -> nn.Module:

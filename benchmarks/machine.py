@@ -90,6 +90,6 @@ def describe_machine() -> str:
     """Say date, processor, cores and versions in one line."""
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
     return (
-        f"{date.today().isoformat()}, {_processor()}, {cores()} cores, {platform.system()}, "
+        f"{date.today().isoformat()}, {_processor()}, cores: {cores()}, {platform.system()}, "
         f"{versions}, transformers {transformers.__version__}"
     )

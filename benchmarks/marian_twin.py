@@ -30,7 +30,7 @@ DERIVED = ("embed_positions.weight", "embed_tokens.weight", "lm_head.weight", "f
 
 
 def twin_config(config: PreTrainedConfig) -> MarianConfig:
-    """Copy the fields that both models have; the others are the paper's constants."""
+    """Copy the fields that both configurations have."""
     fields = {name: getattr(config, name) for name in SHARED_FIELDS}
     return MarianConfig(
         **fields, decoder_vocab_size=config.vocab_size, forced_eos_token_id=None, num_beams=1

@@ -24,16 +24,16 @@ EXPLANATION = """\
   ours and torch.nn's smooth the labels by 0.1.
 - Share of peak: FLOPs that the task needs (see `Size.training_flops`; no padding, projection and
   attention scores included) per second, over the best GEMM of that precision in the same run.
-- Equal work: loss and all gradients of ours in fp32 differ from the padded MarianMT with the same
-  weights by at most {difference:.1e}."""
+- Equal work: our loss in fp32, and all gradients (with GELU for ReLU, whose own jump at zero),
+  differ from those of the padded MarianMT with the same weights by at most {difference:.1e}."""
 
 TRAINER_EXPLANATION = """\
 The same inside `transformers.Trainer`, between the ends of two steps: loader, padding collator,
 forward, backward, clipping to norm 1, fused AdamW, callbacks. Here bf16 is `bf16=True`, autocast
 over fp32 weights, for everybody."""
 MEMORY_EXPLANATION = """\
-Peak memory of three training steps, every contestant in a fresh process: the resident set's
-high-water mark (`ru_maxrss`) minus its level just before the model is built."""
+Peak memory of two training steps, every contestant in a fresh process: the resident set's
+high-water mark minus its level just before the model is built."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ QUICK = {
     "sizes": ["tiny", "small"],
     "batches": ["random"],
     "threads": [1],
-    "rounds": 3,
+    "rounds": 2,
     "memory": False,
     "output": None,
 }
@@ -161,10 +161,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--threads", nargs="+", type=int, default=[1, 2][: cores()])
     add("--others", nargs="*", choices=OTHERS, default=["torch.nn"], help=f"besides {REFERENCE}")
     add("--rounds", type=int, help="of each comparison, instead of as many as time allows")
-    add("--seconds", type=float, default=30.0, help="after these, 3 rounds are enough")
+    add("--seconds", type=float, default=20.0, help="after these, 3 rounds are enough")
     add("--trainer", action="store_true", help="measure inside transformers.Trainer too")
     add("--memory", action=argparse.BooleanOptionalAction, default=True)
-    add("--quick", action="store_true", help="random batches, 1 thread, 3 rounds; writes nothing")
+    add("--quick", action="store_true", help="random batches, 1 thread, 2 rounds; writes nothing")
     add("--seed", type=int, default=0, help="of the order of the batches")
     add("--data", type=Path, default=FOLDER.parent / "../shared/data", help="parallel text")
     add("--output", type=Path, default=FOLDER, help="folder of RESULTS.md and training.png")

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from table3 import DIFFERENCES_NOT_REACHED, FITTING_VOCAB_SIZE, PRINTED
 from transformers import MarianConfig
 
+from vanilla_transformer.configuration_rules import FOREIGN_NAMES, OTHER_TYPES
 from vanilla_transformer.configuration_vanilla_transformer import (
-    FOREIGN_NAMES,
-    OTHER_TYPES,
     TABLE_3,
     AttentionScore,
     PositionEncoding,

@@ -19,9 +19,9 @@ class FastLinear(nn.Linear):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         if takes_onednn(hidden_states, self.weight) and not torch.is_autocast_enabled("cpu"):
-            flat = hidden_states.reshape(-1, self.in_features)
+            flat = hidden_states.flatten(0, -2)
             product = _OneDnnLinear.apply(flat, self.weight, self.bias)
-            return product.view(*hidden_states.shape[:-1], self.out_features)
+            return product.view(*hidden_states.shape[:-1], -1)
         return functional.linear(hidden_states, self.weight, self.bias)
 
 

@@ -5,7 +5,7 @@ Section numbers in the comments are the paper's.
 """
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from transformers.modeling_outputs import (
     Seq2SeqModelOutput,
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
-from transformers.utils import can_return_tuple
+from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
@@ -85,6 +85,13 @@ def refuse_unknown_ids(ids: Tensor, vocab_size: int, name: str) -> None:
             f"{lowest if lowest < 0 else highest}: use the tokenizer this model was made with, "
             "or resize the embeddings."
         )
+
+
+def last_positions(states: Tensor, how_many: int | Tensor) -> Tensor:
+    """The last positions of `[batch, length, width]`, all for 0, or those that a tensor names."""
+    if isinstance(how_many, int):
+        return states[:, -how_many:] if how_many else states
+    return states[:, how_many]
 
 
 def eager_attention_forward(
@@ -401,7 +408,7 @@ class Decoder(Stack):
     }
 
     def __init__(self, config: VanillaTransformerConfig) -> None:
-        super().__init__(config, config.decoder_vocab_size or config.vocab_size)
+        super().__init__(config, config.target_vocab_size)
         self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
         self.post_init()
 
@@ -477,6 +484,8 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.post_init()
+        if config.share_encoder_decoder_embeddings:
+            self._tp_plan["shared"] = "embedding_rowwise"  # as the library does for embed_tokens
 
     def get_input_embeddings(self) -> nn.Module:
         """The shared table, or the source's where each side has its own."""
@@ -499,7 +508,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
         """Encode the source, unless `encoder_outputs` brings it encoded; then decode the target."""
         if encoder_outputs is None:
@@ -544,7 +553,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             self._tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
         self.model = VanillaTransformerModel(config)
         self.lm_head = FastLinear(
-            config.d_model, config.decoder_vocab_size or config.vocab_size, bias=False
+            config.d_model, config.target_vocab_size, bias=False
         )
         self.loss_function = smoothed_cross_entropy
         self.post_init()
@@ -564,7 +573,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqLMOutput:
         """Predict each target word from the words before it.
 
@@ -596,8 +605,10 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         )
         outputs = dict(outputs)
         hidden_states = outputs.pop("last_hidden_state")
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        loss = logits = None
+        kept = last_positions(hidden_states, logits_to_keep)
+        if labels is None:
+            return Seq2SeqLMOutput(logits=self.lm_head(kept), **outputs)
+
         objective = {
             "smoothing": self.config.label_smoothing if self.training else 0.0,
             "num_items_in_batch": num_items_in_batch,
@@ -605,16 +616,10 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         if lean:
             loss = projected_loss(hidden_states, self.lm_head.weight, labels, **objective)
             outputs = Seq2SeqLMOutput(loss=loss, **outputs)
-            return with_lazy_logits(outputs, lambda: self.lm_head(hidden_states[:, kept]))
-        if labels is None:
-            logits = self.lm_head(hidden_states[:, kept])
-        else:  # every label counts, whatever logits are kept
-            logits = self.lm_head(hidden_states)
-            loss = self.loss_function(
-                logits, labels, vocab_size=self.lm_head.out_features, **objective
-            )
-            logits = logits[:, kept]
-        return Seq2SeqLMOutput(loss=loss, logits=logits, **outputs)
+            return with_lazy_logits(outputs, lambda: self.lm_head(kept))
+        logits = self.lm_head(hidden_states)  # every label counts, whatever logits are kept
+        loss = self.loss_function(logits, labels, vocab_size=self.lm_head.out_features, **objective)
+        return Seq2SeqLMOutput(loss=loss, logits=last_positions(logits, logits_to_keep), **outputs)
 
     def _learns_lean(self, labels: Tensor) -> bool:
         """Whether only the loss is of interest: a training step with our own loss and head."""

@@ -6,7 +6,7 @@ gradient in place, and keeps only the gradients of the hidden states and of the 
 of 2,000 target words over 37,000 classes would otherwise hold several matrices of 300 MB.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,8 +18,10 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from .fast_linear import FastLinear, is_eager_on_cpu, multiply_transposed
 
 IGNORED = -100  # the label that says: no loss here
-LOGITS_AT_ONCE = 2**25  # numbers; 128 MB in float32
+LOGITS_AT_ONCE = 2**25  # numbers: 128 MB in float32 is what one round keeps
+LOGITS_A_PIECE = 2**23  # numbers: 32 MB, which the allocator reuses without asking the system
 ROWS_IN_CACHE = 64  # rows of logits that stay in a processor's cache while we work on them
+WORDS_IN_CACHE = 1024  # columns of logits likewise
 
 
 def smoothed_cross_entropy(
@@ -117,20 +119,25 @@ class _ProjectedLoss(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, items: float
     ) -> Tensor:
         compute = weight.detach().to(hidden.dtype)
-        mean_weight = compute.mean(0, dtype=torch.float32) if smoothing else None
         for_hidden, for_weight = torch.empty_like(hidden), None
+        if ctx.needs_input_grad[1]:
+            for_weight = torch.zeros_like(weight) if len(hidden) == 0 else torch.empty_like(weight)
         total = torch.zeros((), dtype=torch.float32)
-        rows_at_once = max(ROWS_IN_CACHE, LOGITS_AT_ONCE // weight.shape[0])
+        rows_at_once = max(1, LOGITS_AT_ONCE // weight.shape[0])
         for start in range(0, len(hidden), rows_at_once):
-            part = slice(start, start + rows_at_once)
-            logits = multiply_transposed(hidden[part], compute)
-            total += _into_gradients(logits, labels[part], smoothing, items)
-            for_hidden[part] = multiply_transposed(logits, compute.t())
-            if ctx.needs_input_grad[1]:
-                for_weight = _accumulated(for_weight, logits, hidden[part])
-        if mean_weight is not None:  # the mean of all logits is the projection by the mean weight
-            total -= smoothing / items * (hidden.float() @ mean_weight).sum()
-        ctx.save_for_backward(for_hidden, None if for_weight is None else for_weight.to(weight.dtype))
+            rows = slice(start, start + rows_at_once)
+            pieces = []
+            for part, label in _pieces(hidden[rows], labels[rows], weight.shape[0]):
+                logits = multiply_transposed(part, compute)
+                total += _into_gradients(logits, label, smoothing, items)
+                pieces.append(logits)
+            gradients = (multiply_transposed(piece, compute.t()) for piece in pieces)
+            torch.cat(list(gradients), out=for_hidden[rows])
+            if for_weight is not None:
+                _add_weight_gradient(for_weight, pieces, hidden[rows], is_first=start == 0)
+        if smoothing:  # the mean of all logits is the projection by the mean weight
+            total -= smoothing / items * (hidden.float() @ compute.mean(0, dtype=torch.float32)).sum()
+        ctx.save_for_backward(for_hidden, for_weight)
         return total
 
     @staticmethod
@@ -140,6 +147,11 @@ class _ProjectedLoss(torch.autograd.Function):
             saved if saved is None or gradient == 1 else saved * gradient for saved in ctx.saved_tensors
         ]
         return *scaled, None, None, None
+
+
+def _pieces(hidden: Tensor, labels: Tensor, vocab_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    rows = max(1, LOGITS_A_PIECE // vocab_size)
+    return zip(hidden.split(rows), labels.split(rows), strict=True)
 
 
 def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: float) -> Tensor:
@@ -160,10 +172,16 @@ def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: flo
     return total / items
 
 
-def _accumulated(sum_so_far: Tensor | None, gradients: Tensor, hidden: Tensor) -> Tensor:
-    """gradients.T @ hidden, added to what earlier rows gave."""
-    if sum_so_far is None:
-        return multiply_transposed(gradients.t(), hidden.t())
-    if gradients.dtype != torch.float32:
-        return sum_so_far.addmm_(gradients.t(), hidden)
-    return sum_so_far.add_(multiply_transposed(gradients.t(), hidden.t()))
+def _add_weight_gradient(
+    total: Tensor, pieces: list[Tensor], hidden: Tensor, *, is_first: bool
+) -> None:
+    """total (+)= gradients.T @ hidden, some words of the vocabulary at a time, which stay in cache."""
+    transposed = hidden.t().contiguous()
+    for start in range(0, len(total), WORDS_IN_CACHE):
+        words = slice(start, start + WORDS_IN_CACHE)
+        gradients = torch.cat([piece[:, words] for piece in pieces])
+        product = multiply_transposed(transposed, gradients.t()).t()
+        if is_first:
+            total[words] = product
+        else:
+            total[words] += product
