@@ -11,9 +11,6 @@ from transformers.cache_utils import Cache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .fast_linear import is_eager_on_cpu
-
-SHORT_PAIRS = 128 * 128  # up to this many, plain matrix products beat a fused kernel on a CPU
 
 
 def encoder_mask(
@@ -38,17 +35,13 @@ def decoder_mask(
 
 
 def source_mask(
-    config: VanillaTransformerConfig, template: Tensor, attention_mask: Tensor | None, source: Tensor
+    config: VanillaTransformerConfig,
+    template: Tensor,
+    attention_mask: Tensor | None,
+    source: Tensor,
 ) -> Tensor | None:
     """Every target word sees the whole source sentence."""
-    return create_bidirectional_mask(
-        config, template, attention_mask, encoder_hidden_states=source
-    )
-
-
-def is_short(queries: Tensor, key_len: int) -> bool:
-    """Whether plain matrix products are the fast way: short sentences on a CPU."""
-    return queries.shape[1] * key_len <= SHORT_PAIRS and is_eager_on_cpu(queries)
+    return create_bidirectional_mask(config, template, attention_mask, encoder_hidden_states=source)
 
 
 def additive(mask: Tensor | None, length: int, *, is_causal: bool) -> Tensor | None:

@@ -48,7 +48,7 @@ def is_eager_on_cpu(*tensors: Tensor) -> bool:
 
 
 def multiply_transposed(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right.T for plain CPU matrices, without a gradient; strides are free."""
+    """Left @ right.T for plain CPU matrices, without a gradient; strides are free."""
     if left.dtype == torch.float32 and onednn_is_exact():
         return torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")
     return torch.matmul(left, right.t())
@@ -82,7 +82,12 @@ def onednn_is_exact() -> bool:
     left = torch.linspace(-1, 1, 48 * 64).view(48, 64)
     right = torch.linspace(1, -2, 32 * 64).view(32, 64)
     try:
-        product = torch.ops.mkldnn._linear_pointwise(left, right.t().contiguous().t(), None, "none", [], "")
-    except (AttributeError, RuntimeError):  # a torch without this operator, or without dense weights
+        product = torch.ops.mkldnn._linear_pointwise(
+            left, right.t().contiguous().t(), None, "none", [], ""
+        )
+    except (
+        AttributeError,
+        RuntimeError,
+    ):  # a torch without this operator, or without dense weights
         return False
     return torch.allclose(product.double(), left.double() @ right.double().t(), rtol=0, atol=1e-4)

@@ -5,6 +5,7 @@ Section numbers in the comments are the paper's.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, Unpack
 
 import torch
@@ -25,23 +26,22 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .attention_masks import additive, decoder_mask, encoder_mask, is_short, source_mask
+from .attention_plan import AttentionPlan, plan_decoder, plan_encoder, records_layers
 from .attention_scores import SCORES
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .fast_dropout import FastDropout
-from .fast_linear import FastLinear, is_eager_on_cpu
-from .packed_attention import PACKED_PAIRS, packed_attention_forward, packed_masks
+from .fast_linear import FastLinear
+from .packed_attention import packed_attention_forward
 from .position_encodings import POSITION_ENCODINGS
 from .smoothed_loss import (
-    IGNORED,
     can_project,
     projected_loss,
     smoothed_cross_entropy,
     with_lazy_logits,
 )
-from .token_layout import PackedLayout, PaddedLayout, TokenLayout, packed_layouts
+from .token_layout import PackedLayout, TokenLayout
+from .word_ids import IGNORED, refuse_unknown_ids, shift_right, up_to_last_label
 
-PADDED = PaddedLayout()
 COLUMN_THEN_ROW = {
     "layers.*.self_attn.q_proj": "colwise",
     "layers.*.self_attn.k_proj": "colwise",
@@ -50,41 +50,6 @@ COLUMN_THEN_ROW = {
     "layers.*.fc1": "colwise",
     "layers.*.fc2": "rowwise",
 }
-
-
-def shift_right(labels: Tensor, pad_token_id: int, decoder_start_token_id: int) -> Tensor:
-    """What the decoder reads while it learns to write `labels`: start, then all but the last."""
-    shifted = labels.roll(1, dims=-1)
-    shifted[..., 0] = decoder_start_token_id
-    return shifted.masked_fill(shifted == IGNORED, pad_token_id)
-
-
-def up_to_last_label(labels: Tensor) -> Tensor:
-    """True up to the last labelled word of each target: no loss looks at what comes after it."""
-    return (labels != IGNORED).flip(-1).cumsum(-1).flip(-1) > 0
-
-
-def records(config: VanillaTransformerConfig, kwargs: dict[str, Any], *names: str) -> bool:
-    """Whether the caller wants one of these outputs of every layer."""
-    return any(kwargs.get(name, getattr(config, name, False)) for name in names)
-
-
-def records_layers(config: VanillaTransformerConfig, kwargs: dict[str, Any]) -> bool:
-    """Whether the caller looks inside the stacks, and so must find whole rectangles there."""
-    return records(config, kwargs, "output_attentions", "output_hidden_states")
-
-
-def refuse_unknown_ids(ids: Tensor, vocab_size: int, name: str) -> None:
-    """A clear error for ids outside the vocabulary, where looking at them costs no waiting."""
-    if not is_eager_on_cpu(ids) or ids.numel() == 0:
-        return
-    lowest, highest = (int(bound) for bound in ids.aminmax())
-    if lowest < 0 or highest >= vocab_size:
-        raise ValueError(
-            f"{name} must be at least 0 and below the vocabulary size {vocab_size}, got "
-            f"{lowest if lowest < 0 else highest}: use the tokenizer this model was made with, "
-            "or resize the embeddings."
-        )
 
 
 def last_positions(states: Tensor, how_many: int | Tensor) -> Tensor:
@@ -139,41 +104,37 @@ class Attention(nn.Module):
     def forward(
         self,
         hidden_states: Tensor,
+        plan: AttentionPlan,
         source: Tensor | None = None,
-        attention_mask: Tensor | None = None,
         past_key_values: Cache | None = None,
-        layout: TokenLayout = PADDED,
-        source_layout: TokenLayout = PADDED,
-        explicit: bool = False,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from hidden states to `source`, or to themselves; return also the weights.
-
-        `explicit` takes the plain matrix products in place of the fused kernel of the config.
-        """
+        """Attend from hidden states to themselves, or to `source`; return also the weights."""
+        layout = key_layout = plan.layout
         query = layout.split_heads(self.q_proj(hidden_states), self.key_width)
         if source is None:
+            mask = plan.mask
             key, value = self._keys_and_values(hidden_states, layout)
             if past_key_values is not None:
                 cache = getattr(past_key_values, "self_attention_cache", past_key_values)
                 key, value = cache.update(key, value, self.layer_idx)
         else:
-            key, value = self._source_keys_and_values(source, source_layout, past_key_values)
+            mask, key_layout = plan.source_mask, plan.source_layout
+            key, value = self._source_keys_and_values(source, key_layout, past_key_values)
 
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
         if isinstance(layout, PackedLayout):
-            attend = packed_attention_forward
-            kwargs = {"layout": layout, "source_layout": layout if source is None else source_layout}
-        elif explicit:
+            attend, kwargs = packed_attention_forward, {"layout": layout, "key_layout": key_layout}
+        elif plan.explicit:
             attend = eager_attention_forward
         attended, weights = attend(
             self,
             self.score.prepare_query(query),
             key,
             value,
-            attention_mask,
+            mask,
             dropout=self.dropout if self.training else 0.0,
             scaling=self.scaling,
             **kwargs,
@@ -212,10 +173,8 @@ class EncoderLayer(GradientCheckpointingLayer):
         self.fc2 = FastLinear(config.encoder_ffn_dim, config.d_model)
         self.final_layer_norm = nn.LayerNorm(config.d_model)
 
-    def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
-    ) -> Tensor:
-        attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
+    def forward(self, hidden_states: Tensor, plan: AttentionPlan, **kwargs: Any) -> Tensor:
+        attended, _ = self.self_attn(hidden_states, plan, **kwargs)
         # LayerNorm(x + Dropout(Sublayer(x))): 3.1 and 5.4
         hidden_states = self.self_attn_layer_norm(hidden_states + self.dropout(attended))
 
@@ -243,16 +202,15 @@ class DecoderLayer(GradientCheckpointingLayer):
     def forward(
         self,
         hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        source: Tensor | None = None,  # positional, as reentrant checkpointing needs it
-        source_mask: Tensor | None = None,
+        source: Tensor | None,  # positional, as reentrant checkpointing needs it
+        plan: AttentionPlan,
         **kwargs: Any,
     ) -> Tensor:
-        attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
+        attended, _ = self.self_attn(hidden_states, plan, **kwargs)
         hidden_states = self.self_attn_layer_norm(hidden_states + self.dropout(attended))
 
         if source is not None:
-            attended, _ = self.encoder_attn(hidden_states, source, source_mask, **kwargs)
+            attended, _ = self.encoder_attn(hidden_states, plan, source, **kwargs)
             hidden_states = self.encoder_attn_layer_norm(hidden_states + self.dropout(attended))
 
         inner = self.activation_dropout(self.activation(self.fc1(hidden_states)))
@@ -329,6 +287,12 @@ class Stack(VanillaTransformerPreTrainedModel):
         encodings = layout.spread(self.embed_positions(positions)).to(embeddings.dtype)
         return self.dropout(embeddings * self.embed_scale + encodings)
 
+    def template_of(self, words: Tensor) -> Tensor:
+        """A tensor with shape and dtype of the embeddings, and no values."""
+        if words.is_floating_point():
+            return words
+        return self.embed_tokens.weight.new_empty(*words.shape, 0)
+
     def words_of(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """The one of both that was given, checked."""
         if (input_ids is None) == (inputs_embeds is None):
@@ -340,24 +304,6 @@ class Stack(VanillaTransformerPreTrainedModel):
             return inputs_embeds
         refuse_unknown_ids(input_ids, self.embed_tokens.num_embeddings, "input_ids")
         return input_ids
-
-    def packs(self, words: Tensor, key_len: int, kwargs: dict[str, Any]) -> bool:
-        """Whether padding may be dropped: nobody looks inside, and queries meet keys in short dot
-        products only."""
-        return (
-            self.config._attn_implementation in ("eager", "sdpa")
-            and SCORES[self.config.attention_score].is_dot_product
-            and words.shape[1] * key_len <= PACKED_PAIRS
-            and not records(self.config, kwargs, "output_attentions", "output_hidden_states")
-        )
-
-    def attends_explicitly(self, words: Tensor, key_len: int, kwargs: dict[str, Any]) -> bool:
-        """Whether plain matrix products are asked for, or faster than the kernel asked for."""
-        implementation = self.config._attn_implementation
-        return implementation == "eager" or (
-            implementation == "sdpa"
-            and (is_short(words, key_len) or records(self.config, kwargs, "output_attentions"))
-        )
 
 
 class Encoder(Stack):
@@ -380,22 +326,11 @@ class Encoder(Stack):
         **kwargs: Any,
     ) -> BaseModelOutput:
         words = self.words_of(input_ids, inputs_embeds)
-        length = words.shape[1]
-        explicit, packed = self.attends_explicitly(words, length, kwargs), None
-        if self.packs(words, length, kwargs):
-            packed = packed_layouts((attention_mask, words))
-        (layout,) = packed or (PADDED,)
-        hidden_states = self.embed(words, layout)
-
-        if packed:
-            mask = packed_masks(layout, layout, is_causal=False, window=self.config.attention_window)
-        else:
-            mask = encoder_mask(self.config, hidden_states, attention_mask)
-            mask = additive(mask, length, is_causal=False) if explicit else mask
-
+        plan = plan_encoder(self.config, self.template_of(words), attention_mask, kwargs)
+        hidden_states = self.embed(words, plan.layout)
         for layer in self.layers:
-            hidden_states = layer(hidden_states, mask, layout=layout, explicit=explicit, **kwargs)
-        return BaseModelOutput(last_hidden_state=layout.unpack(hidden_states))
+            hidden_states = layer(hidden_states, plan, **kwargs)
+        return BaseModelOutput(last_hidden_state=plan.layout.unpack(hidden_states))
 
 
 class Decoder(Stack):
@@ -425,48 +360,32 @@ class Decoder(Stack):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
-        words, source = self.words_of(input_ids, inputs_embeds), encoder_hidden_states
+        words = self.words_of(input_ids, inputs_embeds)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(
                 DynamicCache(config=self.config), DynamicCache(config=self.config)
             )
         past_length = 0 if past_key_values is None else past_key_values.get_seq_length()
+        plan = plan_decoder(
+            self.config,
+            self.template_of(words),
+            attention_mask,
+            encoder_hidden_states,
+            encoder_attention_mask,
+            past_key_values,
+            kwargs,
+        )
+        source = encoder_hidden_states
+        if source is not None:
+            source = plan.source_layout.pack(source)
 
-        key_len = max(states.shape[1] for states in (words, source) if states is not None)
-        explicit, packed = self.attends_explicitly(words, key_len, kwargs), None
-        if past_key_values is None and source is not None and self.packs(words, key_len, kwargs):
-            packed = packed_layouts((attention_mask, words), (encoder_attention_mask, source))
-        layout, source_layout = packed or (PADDED, PADDED)
-        hidden_states = self.embed(words, layout, past_length)
-
-        if packed:
-            window = self.config.attention_window
-            mask = packed_masks(layout, layout, is_causal=True, window=window)
-            cross_mask = packed_masks(layout, source_layout, is_causal=False, window=None)
-        else:
-            cache = getattr(past_key_values, "self_attention_cache", past_key_values)
-            mask, cross_mask = decoder_mask(self.config, hidden_states, attention_mask, cache), None
-            if source is not None:
-                cross_mask = source_mask(self.config, hidden_states, encoder_attention_mask, source)
-            if explicit:
-                mask = additive(mask, words.shape[1], is_causal=True)
-                cross_mask = additive(cross_mask, words.shape[1], is_causal=False)
-
-        source = None if source is None else source_layout.pack(source)
+        hidden_states = self.embed(words, plan.layout, past_length)
         for layer in self.layers:
             hidden_states = layer(
-                hidden_states,
-                mask,
-                source,
-                cross_mask,
-                past_key_values=past_key_values,
-                layout=layout,
-                source_layout=source_layout,
-                explicit=explicit,
-                **kwargs,
+                hidden_states, source, plan, past_key_values=past_key_values, **kwargs
             )
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=layout.unpack(hidden_states), past_key_values=past_key_values
+            last_hidden_state=plan.layout.unpack(hidden_states), past_key_values=past_key_values
         )
 
 
@@ -540,7 +459,9 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         )
 
 
-class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedModel, GenerationMixin):
+class VanillaTransformerForConditionalGeneration(
+    VanillaTransformerPreTrainedModel, GenerationMixin
+):
     """The model with its pre-softmax projection (3.4): trains on pairs, generates translations."""
 
     _tp_plan = {"lm_head": "colwise_gather_output"}
@@ -552,9 +473,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         if config.share_encoder_decoder_embeddings:
             self._tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
         self.model = VanillaTransformerModel(config)
-        self.lm_head = FastLinear(
-            config.d_model, config.target_vocab_size, bias=False
-        )
+        self.lm_head = FastLinear(config.d_model, config.target_vocab_size, bias=False)
         self.loss_function = smoothed_cross_entropy
         self.post_init()
 
@@ -582,7 +501,9 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         """
         if labels is not None:
             use_cache = False
-            refuse_unknown_ids(labels.masked_fill(labels == IGNORED, 0), self.lm_head.out_features, "labels")
+            refuse_unknown_ids(
+                labels.masked_fill(labels == IGNORED, 0), self.lm_head.out_features, "labels"
+            )
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         elif use_cache is None and self.training:

@@ -14,8 +14,6 @@ from torch.autograd.function import once_differentiable
 from .fast_dropout import draw_mask, scale_kept
 from .token_layout import Group, PackedLayout
 
-PACKED_PAIRS = 256 * 256  # of query and key; beyond, a fused kernel that keeps no weights is better
-
 
 def packed_attention_forward(
     module: nn.Module,
@@ -24,22 +22,22 @@ def packed_attention_forward(
     value: Tensor,
     attention_mask: list[Tensor],
     layout: PackedLayout,
-    source_layout: PackedLayout,
+    key_layout: PackedLayout,
     dropout: float = 0.0,
     scaling: float = 1.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """softmax(scaling q . k + mask) v for `[tokens, heads, width]`; a mask for each group."""
-    pairs = list(zip(layout.groups, source_layout.groups, attention_mask, strict=True))
+    pairs = list(zip(layout.groups, key_layout.groups, attention_mask, strict=True))
     return _PackedAttention.apply(query, key, value, pairs, dropout, scaling), None
 
 
 def packed_masks(
-    layout: PackedLayout, source_layout: PackedLayout, *, is_causal: bool, window: int | None
+    layout: PackedLayout, key_layout: PackedLayout, *, is_causal: bool, window: int | None
 ) -> list[Tensor]:
     """For each group `[sentences, 1, query_len, key_len]`: 0 where a query may look, else lowest."""
     masks = []
-    for queries, keys in zip(layout.groups, source_layout.groups, strict=True):
+    for queries, keys in zip(layout.groups, key_layout.groups, strict=True):
         allowed = keys.is_real[:, None, None, :].expand(-1, 1, queries.length, -1)
         distance = torch.arange(queries.length).unsqueeze(1) - torch.arange(keys.length)
         if is_causal:
@@ -68,7 +66,9 @@ class _PackedAttention(torch.autograd.Function):
             weights = _attention_weights(
                 queries.rectangle_of(query).mul_(scaling), keys.rectangle_of(key), mask
             )
-            weights.view(-1, query.shape[1], *weights.shape[1:]).mul_(queries.is_real[:, None, :, None])
+            weights.view(-1, query.shape[1], *weights.shape[1:]).mul_(
+                queries.is_real[:, None, :, None]
+            )
             kept = draw_mask(weights, dropout) if dropout else None
             used = weights if kept is None else scale_kept(kept, dropout, weights)
             queries.write_tokens(torch.bmm(used, keys.rectangle_of(value)), attended)

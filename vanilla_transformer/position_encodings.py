@@ -28,7 +28,11 @@ class LearnedPositions(nn.Embedding):
 
     def forward(self, positions: Tensor) -> Tensor:
         """Encodings `[length, d_model]` of positions `[length]`."""
-        if not torch.compiler.is_compiling() and positions.numel() and positions[-1] >= self.num_embeddings:
+        if (
+            not torch.compiler.is_compiling()
+            and positions.numel()
+            and positions[-1] >= self.num_embeddings
+        ):
             raise ValueError(
                 f"position_encoding='learned' knows {self.num_embeddings} positions "
                 f"(max_position_embeddings), got position {int(positions[-1])}: "

@@ -16,8 +16,8 @@ from torch.nn import functional
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
 from .fast_linear import FastLinear, is_eager_on_cpu, multiply_transposed
+from .word_ids import IGNORED
 
-IGNORED = -100  # the label that says: no loss here
 LOGITS_AT_ONCE = 2**25  # numbers: 128 MB in float32 is what one round keeps
 LOGITS_A_PIECE = 2**23  # numbers: 32 MB, which the allocator reuses without asking the system
 ROWS_IN_CACHE = 64  # rows of logits that stay in a processor's cache while we work on them
@@ -67,7 +67,8 @@ def projected_loss(
 
 def can_project(labels: Tensor, head: nn.Linear) -> bool:
     """Whether `projected_loss` may stand for `head` and the loss: no wrapper, hook or adapter on
-    the head, a gradient to come, and numbers our CPU code knows."""
+    the head, a gradient to come, and numbers our CPU code knows.
+    """
     return (
         torch.is_grad_enabled()
         and type(head) is FastLinear
@@ -96,9 +97,7 @@ class LossWithLazyLogits(Seq2SeqLMOutput):
         return self.logits if name == "logits" else super().__getitem__(name)
 
 
-def with_lazy_logits(
-    outputs: Seq2SeqLMOutput, compute: Callable[[], Tensor]
-) -> LossWithLazyLogits:
+def with_lazy_logits(outputs: Seq2SeqLMOutput, compute: Callable[[], Tensor]) -> LossWithLazyLogits:
     """The same outputs, and logits that `compute` makes when they are read."""
     lazy = LossWithLazyLogits(**{**outputs, "logits": outputs.loss})  # a stand-in keeps the place
     lazy.logits = compute
@@ -136,7 +135,9 @@ class _ProjectedLoss(torch.autograd.Function):
             if for_weight is not None:
                 _add_weight_gradient(for_weight, pieces, hidden[rows], is_first=start == 0)
         if smoothing:  # the mean of all logits is the projection by the mean weight
-            total -= smoothing / items * (hidden.float() @ compute.mean(0, dtype=torch.float32)).sum()
+            total -= (
+                smoothing / items * (hidden.float() @ compute.mean(0, dtype=torch.float32)).sum()
+            )
         ctx.save_for_backward(for_hidden, for_weight)
         return total
 
@@ -144,7 +145,8 @@ class _ProjectedLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         scaled = [
-            saved if saved is None or gradient == 1 else saved * gradient for saved in ctx.saved_tensors
+            saved if saved is None or gradient == 1 else saved * gradient
+            for saved in ctx.saved_tensors
         ]
         return *scaled, None, None, None
 
@@ -157,10 +159,14 @@ def _pieces(hidden: Tensor, labels: Tensor, vocab_size: int) -> Iterator[tuple[T
 def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: float) -> Tensor:
     """Overwrite logits by d loss / d logits = (softmax - target) / items, where
     target = (1 - smoothing) one-hot + smoothing / V, and return their loss, except the part
-    - smoothing * mean(logits), which the caller knows more cheaply."""
+    - smoothing * mean(logits), which the caller knows more cheaply.
+    """
     total = torch.zeros((), dtype=torch.float32)
     for start in range(0, len(logits), ROWS_IN_CACHE):
-        rows, label = logits[start : start + ROWS_IN_CACHE], labels[start : start + ROWS_IN_CACHE, None]
+        rows, label = (
+            logits[start : start + ROWS_IN_CACHE],
+            labels[start : start + ROWS_IN_CACHE, None],
+        )
         exact = rows.float()  # in float32 these are the rows themselves
         chosen, highest = exact.gather(1, label), exact.amax(1, keepdim=True)
         probabilities = torch.softmax(exact, dim=1, out=exact)
@@ -175,7 +181,7 @@ def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: flo
 def _add_weight_gradient(
     total: Tensor, pieces: list[Tensor], hidden: Tensor, *, is_first: bool
 ) -> None:
-    """total (+)= gradients.T @ hidden, some words of the vocabulary at a time, which stay in cache."""
+    """Total (+)= gradients.T @ hidden, some words of the vocabulary at a time, which stay in cache."""
     transposed = hidden.t().contiguous()
     for start in range(0, len(total), WORDS_IN_CACHE):
         words = slice(start, start + WORDS_IN_CACHE)

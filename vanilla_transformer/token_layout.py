@@ -85,7 +85,9 @@ class PackedLayout:
         self.ordered = lengths[order]
         self.group_sizes = group_sizes
         starts = self.ordered.cumsum(0) - self.ordered
-        self.positions = torch.arange(int(self.ordered.sum())) - starts.repeat_interleave(self.ordered)
+        self.positions = torch.arange(int(self.ordered.sum())) - starts.repeat_interleave(
+            self.ordered
+        )
         self.rows = (order * length).repeat_interleave(self.ordered) + self.positions
 
     @cached_property
@@ -115,10 +117,11 @@ class PackedLayout:
 
 
 TokenLayout = PaddedLayout | PackedLayout
+PADDED = PaddedLayout()
 
 
 def packed_layouts(*sides: tuple[Tensor | None, Tensor]) -> list[PackedLayout] | None:
-    """Layouts of one side, or of target and source in the same order; None if a side cannot be packed.
+    """Layouts of one side, or of target and source in the same order, or None.
 
     A side is its mask and any tensor `[batch, length, ...]`. Packing wants the padding at the end
     and at least one word in each sentence.
@@ -144,7 +147,11 @@ def _lengths(mask: Tensor | None, template: Tensor) -> Tensor | None:
         return None
     lengths = mask.bool().sum(1)
     is_prefix = torch.arange(length) < lengths.unsqueeze(1)
-    return lengths if lengths.numel() and lengths.min() > 0 and (mask.bool() == is_prefix).all() else None
+    return (
+        lengths
+        if lengths.numel() and lengths.min() > 0 and (mask.bool() == is_prefix).all()
+        else None
+    )
 
 
 def _group_sizes(lengths: list[int]) -> Iterator[int]:

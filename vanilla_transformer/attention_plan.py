@@ -1,0 +1,121 @@
+"""How the attentions of one forward pass are computed: packed, in plain products, or in a kernel.
+
+All ways give the same numbers. A fused kernel (sdpa, flash, flex) is what the configuration asks
+for; on a CPU, and for sentences of everyday length, plain matrix products are faster, and packed
+ones faster still. Whoever wants to see attentions or hidden states gets whole rectangles.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from .attention_masks import additive, decoder_mask, encoder_mask, source_mask
+from .attention_scores import SCORES
+from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .fast_linear import is_eager_on_cpu
+from .packed_attention import packed_masks
+from .token_layout import PADDED, TokenLayout, packed_layouts
+
+PACKED_PAIRS = 256 * 256  # of query and key; beyond, a kernel that keeps no weights is better
+EXPLICIT_PAIRS = 128 * 128  # up to this many, plain products beat a fused kernel on a CPU
+
+Mask = Tensor | list[Tensor] | None
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """What every layer of a stack is told: how tokens lie, who sees whom, and by which way."""
+
+    mask: Mask
+    layout: TokenLayout = PADDED
+    source_mask: Mask = None
+    source_layout: TokenLayout = PADDED
+    explicit: bool = False  # plain products in place of the configured kernel
+
+
+def plan_encoder(
+    config: VanillaTransformerConfig,
+    template: Tensor,
+    attention_mask: Tensor | None,
+    kwargs: dict[str, Any],
+) -> AttentionPlan:
+    """The plan for a source `[batch, length, ...]`, of which only shape and dtype matter."""
+    length = template.shape[1]
+    if _packs(config, length * length, kwargs):
+        if layouts := packed_layouts((attention_mask, template)):
+            (layout,) = layouts
+            window = config.attention_window
+            return AttentionPlan(
+                packed_masks(layout, layout, is_causal=False, window=window), layout
+            )
+    mask = encoder_mask(config, template, attention_mask)
+    if not _attends_explicitly(config, template, length, kwargs):
+        return AttentionPlan(mask)
+    return AttentionPlan(additive(mask, length, is_causal=False), explicit=True)
+
+
+def plan_decoder(
+    config: VanillaTransformerConfig,
+    template: Tensor,
+    attention_mask: Tensor | None,
+    source: Tensor | None,
+    source_attention_mask: Tensor | None,
+    past_key_values: Cache | None,
+    kwargs: dict[str, Any],
+) -> AttentionPlan:
+    """The plan for a target over itself and over its source."""
+    length = template.shape[1]
+    key_len = length if source is None else max(length, source.shape[1])
+    if past_key_values is None and source is not None and _packs(config, length * key_len, kwargs):
+        sides = (attention_mask, template), (source_attention_mask, source)
+        if layouts := packed_layouts(*sides):
+            layout, source_layout = layouts
+            window = config.attention_window
+            return AttentionPlan(
+                packed_masks(layout, layout, is_causal=True, window=window),
+                layout,
+                packed_masks(layout, source_layout, is_causal=False, window=None),
+                source_layout,
+            )
+    cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+    mask, cross_mask = decoder_mask(config, template, attention_mask, cache), None
+    if source is not None:
+        cross_mask = source_mask(config, template, source_attention_mask, source)
+    if not _attends_explicitly(config, template, key_len, kwargs):
+        return AttentionPlan(mask, source_mask=cross_mask)
+    return AttentionPlan(
+        additive(mask, length, is_causal=True),
+        source_mask=additive(cross_mask, length, is_causal=False),
+        explicit=True,
+    )
+
+
+def records_layers(config: VanillaTransformerConfig, kwargs: dict[str, Any]) -> bool:
+    """Whether the caller looks inside the stacks, and so must find whole rectangles there."""
+    return _asks(config, kwargs, "output_attentions") or _asks(
+        config, kwargs, "output_hidden_states"
+    )
+
+
+def _asks(config: VanillaTransformerConfig, kwargs: dict[str, Any], name: str) -> bool:
+    return bool(kwargs.get(name, getattr(config, name, False)))
+
+
+def _packs(config: VanillaTransformerConfig, pairs: int, kwargs: dict[str, Any]) -> bool:
+    return (
+        pairs <= PACKED_PAIRS
+        and config._attn_implementation in ("eager", "sdpa")
+        and SCORES[config.attention_score].is_dot_product
+        and not records_layers(config, kwargs)
+    )
+
+
+def _attends_explicitly(
+    config: VanillaTransformerConfig, template: Tensor, key_len: int, kwargs: dict[str, Any]
+) -> bool:
+    if config._attn_implementation != "sdpa":
+        return config._attn_implementation == "eager"
+    is_short = template.shape[1] * key_len <= EXPLICIT_PAIRS and is_eager_on_cpu(template)
+    return is_short or _asks(config, kwargs, "output_attentions")

@@ -1,0 +1,32 @@
+"""Word ids on their way into the model: checked, and shifted into what a decoder reads."""
+
+from torch import Tensor
+
+from .fast_linear import is_eager_on_cpu
+
+IGNORED = -100  # the label that says: no loss here
+
+
+def shift_right(labels: Tensor, pad_token_id: int, decoder_start_token_id: int) -> Tensor:
+    """What the decoder reads while it learns to write `labels`: start, then all but the last."""
+    shifted = labels.roll(1, dims=-1)
+    shifted[..., 0] = decoder_start_token_id
+    return shifted.masked_fill(shifted == IGNORED, pad_token_id)
+
+
+def up_to_last_label(labels: Tensor) -> Tensor:
+    """True up to the last labelled word of each target: no loss looks at what comes after it."""
+    return (labels != IGNORED).flip(-1).cumsum(-1).flip(-1) > 0
+
+
+def refuse_unknown_ids(ids: Tensor, vocab_size: int, name: str) -> None:
+    """A clear error for ids outside the vocabulary, where looking at them costs no waiting."""
+    if not is_eager_on_cpu(ids) or ids.numel() == 0:
+        return
+    lowest, highest = (int(bound) for bound in ids.aminmax())
+    if lowest < 0 or highest >= vocab_size:
+        raise ValueError(
+            f"{name} must be at least 0 and below the vocabulary size {vocab_size}, got "
+            f"{lowest if lowest < 0 else highest}: use the tokenizer this model was made with, "
+            "or resize the embeddings."
+        )
