@@ -13,7 +13,7 @@ TOLERANCE = 1e-5
 SENTENCES = 8
 
 
-def largest_difference(size: Size, pairs: list[Pair], **changes: Any) -> tuple[float, float]:  # noqa: ANN401 - fields of the configuration
+def largest_difference(size: Size, pairs: list[Pair], **changes: Any) -> tuple[float, float]:
     """Return how far our loss, and any of our gradients, is from MarianMT's in fp32.
 
     Our model is in training mode without dropout, so that it takes the path that is timed.

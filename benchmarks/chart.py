@@ -61,6 +61,8 @@ def draw_chart(comparisons: list[Comparison], path: Path) -> None:
         draw_panel(axes, [one for one in comparisons if one.setting.threads == number])
         timed = "1 thread, CPU time" if number == 1 else f"{number} threads, wall time"
         axes.set_title(f"Training step, {timed} (dashed: {REFERENCE}, same precision)", fontsize=10)
-    rows[0, 0].legend(frameon=False, fontsize=8, ncols=2)
+    figure.legend(
+        *rows[0, 0].get_legend_handles_labels(), loc="outside lower center", frameon=False, ncols=4
+    )
     figure.savefig(path, dpi=150)
     pyplot.close(figure)

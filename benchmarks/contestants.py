@@ -23,7 +23,7 @@ LABEL_SMOOTHING = 0.1
 
 @dataclass(frozen=True)
 class Size:
-    """One model size; its vocabulary is the one of the recipe that trains it."""
+    """One model size; source, target and projection share the vocabulary."""
 
     d_model: int
     ffn_dim: int
@@ -71,7 +71,7 @@ class Size:
         return flops
 
 
-# With these vocabularies MarianMT's speeds come near those of the earlier table of peers.
+# A joint BPE gives Multi30k, the corpus for tiny models, about 10,000 words; WMT usually has 32,000.
 SIZES = {
     "tiny": Size(d_model=128, ffn_dim=256, layers=4, heads=4, vocab_size=10_000),
     "small": Size(d_model=256, ffn_dim=1024, layers=3, heads=4, vocab_size=32_000),
@@ -79,7 +79,7 @@ SIZES = {
 }
 
 
-def build_ours(size: Size, **changes: Any) -> VanillaTransformerForConditionalGeneration:  # noqa: ANN401 - fields of the configuration
+def build_ours(size: Size, **changes: Any) -> VanillaTransformerForConditionalGeneration:
     """Build this package's model, with changes to what is timed."""
     fields = {**size.config_fields(), "label_smoothing": LABEL_SMOOTHING, **changes}
     return VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))

@@ -23,7 +23,7 @@ class StepClock(TrainerCallback):
         self.clock = clock
         self.times: list[float] = []
 
-    def on_step_end(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the library's hook
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
         self.times.append(self.clock())
 
 

@@ -43,13 +43,11 @@ def plan_encoder(
 ) -> AttentionPlan:
     """The plan for a source `[batch, length, ...]`, of which only shape and dtype matter."""
     length = template.shape[1]
-    if _packs(config, length * length, kwargs):
-        if layouts := packed_layouts((attention_mask, template)):
-            (layout,) = layouts
-            window = config.attention_window
-            return AttentionPlan(
-                packed_masks(layout, layout, is_causal=False, window=window), layout
-            )
+    packs = _packs(config, length * length, kwargs)
+    if packs and (layouts := packed_layouts((attention_mask, template))):
+        (layout,) = layouts
+        window = config.attention_window
+        return AttentionPlan(packed_masks(layout, layout, is_causal=False, window=window), layout)
     mask = encoder_mask(config, template, attention_mask)
     if not _attends_explicitly(config, template, length, kwargs):
         return AttentionPlan(mask)
@@ -68,17 +66,17 @@ def plan_decoder(
     """The plan for a target over itself and over its source."""
     length = template.shape[1]
     key_len = length if source is None else max(length, source.shape[1])
-    if past_key_values is None and source is not None and _packs(config, length * key_len, kwargs):
-        sides = (attention_mask, template), (source_attention_mask, source)
-        if layouts := packed_layouts(*sides):
-            layout, source_layout = layouts
-            window = config.attention_window
-            return AttentionPlan(
-                packed_masks(layout, layout, is_causal=True, window=window),
-                layout,
-                packed_masks(layout, source_layout, is_causal=False, window=None),
-                source_layout,
-            )
+    packs = past_key_values is None and _packs(config, length * key_len, kwargs)
+    sides = (attention_mask, template), (source_attention_mask, source)
+    if packs and (layouts := packed_layouts(*sides)):
+        layout, source_layout = layouts
+        window = config.attention_window
+        return AttentionPlan(
+            packed_masks(layout, layout, is_causal=True, window=window),
+            layout,
+            packed_masks(layout, source_layout, is_causal=False, window=None),
+            source_layout,
+        )
     cache = getattr(past_key_values, "self_attention_cache", past_key_values)
     mask, cross_mask = decoder_mask(config, template, attention_mask, cache), None
     if source is not None:

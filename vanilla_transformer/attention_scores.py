@@ -16,7 +16,7 @@ from .configuration_vanilla_transformer import VanillaTransformerConfig
 
 
 class DotProduct(nn.Module):
-    """score = q . k"""
+    """A score of q . k."""
 
     is_dot_product = True  # False: the scores exist only as numbers, and no fused kernel can help
 
@@ -36,7 +36,7 @@ class DotProduct(nn.Module):
 
 
 class ScaledDotProduct(DotProduct):
-    """score = q . k / sqrt(d_k): the paper's choice (3.2.1), so that softmax keeps a gradient."""
+    """A score of q . k / sqrt(d_k): the paper's (3.2.1), so that softmax keeps a gradient."""
 
     def __init__(self, config: VanillaTransformerConfig, key_width: int) -> None:
         super().__init__(config, key_width)
@@ -44,7 +44,7 @@ class ScaledDotProduct(DotProduct):
 
 
 class General(DotProduct):
-    """score = q W k (Luong et al. 2015): a learned bilinear form, one for all heads of a layer."""
+    """A score of q W k (Luong et al. 2015): a learned form, one for all heads of a layer."""
 
     def __init__(self, config: VanillaTransformerConfig, key_width: int) -> None:
         super().__init__(config, key_width)
@@ -55,7 +55,7 @@ class General(DotProduct):
 
 
 class Cosine(DotProduct):
-    """score = q . k / (|q| |k|) (content-based, Graves et al. 2014): direction without length."""
+    """A score of q . k / (|q| |k|) (content-based, Graves et al. 2014): only directions count."""
 
     def prepare_query(self, query: Tensor) -> Tensor:
         return functional.normalize(query, dim=-1)
@@ -65,7 +65,7 @@ class Cosine(DotProduct):
 
 
 class Additive(DotProduct):
-    """score = v . tanh(W q + U k) (Bahdanau et al. 2015): a small network looks at every pair."""
+    """A score of v . tanh(W q + U k) (Bahdanau et al. 2015): a small network sees every pair."""
 
     is_dot_product = False
 
@@ -87,7 +87,7 @@ class Additive(DotProduct):
 
 
 class Location(DotProduct):
-    """score = (W q)_j (Luong et al. 2015): the query alone says which position `j` to look at."""
+    """A score of (W q)_j (Luong et al. 2015): the query alone says which position to look at."""
 
     is_dot_product = False
 

@@ -216,7 +216,7 @@ def value_reasons(cls: type[PreTrainedConfig], values: dict[str, Any]) -> Iterat
                 sound.remove(*rule.reads)
 
 
-def _has_type(value: object, kind: Any) -> bool:  # noqa: ANN401 - annotations have no common type
+def _has_type(value: object, kind: Any) -> bool:
     try:
         type_validator("", value, kind)
     except TypeError:
@@ -224,7 +224,7 @@ def _has_type(value: object, kind: Any) -> bool:  # noqa: ANN401 - annotations h
     return True
 
 
-def _spelled(kind: Any) -> str:  # noqa: ANN401
+def _spelled(kind: Any) -> str:
     """Spell an annotation: `int | None`, or the choices of a Literal."""
     if get_origin(kind) is Literal:
         choices = ", ".join(map(repr, get_args(kind)))
@@ -232,7 +232,7 @@ def _spelled(kind: Any) -> str:  # noqa: ANN401
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
-def _advice(value: object, kind: Any) -> str:  # noqa: ANN401
+def _advice(value: object, kind: Any) -> str:
     if get_origin(kind) is Literal and isinstance(value, str):
         return f"did you mean {nearest(value, get_args(kind))!r}?"
     return "leave it out for the default."

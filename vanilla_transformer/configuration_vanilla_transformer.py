@@ -65,7 +65,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
 
-    def __new__(cls, /, *positional: object, **values: Any) -> Self:  # noqa: ANN401 - judged here
+    def __new__(cls, /, *positional: object, **values: Any) -> Self:
         # The library stops at the first wrong type, in __init__: all reasons are collected before.
         if not values:  # sound defaults, or a copy that gets its values afterwards
             return super().__new__(cls)
@@ -74,12 +74,12 @@ class VanillaTransformerConfig(PreTrainedConfig):
         refuse([*name_reasons(cls, given), *value_reasons(cls, {**defaults, **given})])
         return super().__new__(cls)
 
-    def __post_init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - the library's signature
+    def __post_init__(self, **kwargs: Any) -> None:
         kwargs.pop("model_type", None)  # it belongs to the class; a second copy broke equality
         super().__post_init__(**kwargs)
 
     @classmethod
-    def from_paper(cls, name: str, **overrides: Any) -> Self:  # noqa: ANN401 - any field's value
+    def from_paper(cls, name: str, **overrides: Any) -> Self:
         """Build a row of Table 3, as in `from_paper("C-3", vocab_size=32000)`."""
         if name not in TABLE_3:
             raise ValueError(
@@ -89,7 +89,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         return cls(**{**TABLE_3[name], **overrides})
 
     @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Self:  # noqa: ANN401
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Self:
         """Read a saved configuration; values given beside it are checked together with it."""
         own = {field.name for field in fields(cls)} - {"dtype"} | cls.attribute_map.keys()
         given = {name: kwargs.pop(name) for name in own & kwargs.keys()}

@@ -26,7 +26,7 @@ class FastLinear(nn.Linear):
 
 
 def takes_onednn(left: Tensor, right: Tensor) -> bool:
-    """Whether the product of two matrices goes straight to oneDNN: plain float32 on a CPU, eager."""
+    """Whether the product of two matrices goes straight to oneDNN: eager float32 on a CPU."""
     return (
         left.dtype == right.dtype == torch.float32
         and is_eager_on_cpu(left, right)

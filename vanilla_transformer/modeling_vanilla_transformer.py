@@ -1,7 +1,7 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), read from the bottom up:
-attention, the layers, the two stacks, the model, and the model with its projection to words.
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), to be read beside it.
 
-Section numbers in the comments are the paper's.
+From the bottom up: attention, the layers, the two stacks, the model, and the model with its
+projection to words. Section numbers in the comments are the paper's.
 """
 
 import math
@@ -300,8 +300,9 @@ class Stack(VanillaTransformerPreTrainedModel):
                 f"{type(self).__name__} needs either input_ids or inputs_embeds, got "
                 f"{'neither' if input_ids is None else 'both'}."
             )
-        if input_ids is None:
+        if inputs_embeds is not None:
             return inputs_embeds
+        assert input_ids is not None
         refuse_unknown_ids(input_ids, self.embed_tokens.num_embeddings, "input_ids")
         return input_ids
 
@@ -410,7 +411,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         """The shared table, or the source's where each side has its own."""
         return self.encoder.embed_tokens
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
         self.encoder.embed_tokens = value
         if self.config.share_encoder_decoder_embeddings:
             self.shared = self.decoder.embed_tokens = value
@@ -422,19 +423,19 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        encoder_outputs: Any = None,  # a BaseModelOutput, or its values as a tuple
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Unpack[TransformersKwargs],  # type: ignore[misc]  # transformers is untyped to mypy
     ) -> Seq2SeqModelOutput:
         """Encode the source, unless `encoder_outputs` brings it encoded; then decode the target."""
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
             )
-        elif not isinstance(encoder_outputs, BaseModelOutput):
+        if not isinstance(encoder_outputs, BaseModelOutput):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
 
         decoder_outputs = self.decoder(
@@ -477,6 +478,33 @@ class VanillaTransformerForConditionalGeneration(
         self.loss_function = smoothed_cross_entropy
         self.post_init()
 
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any
+    ) -> nn.Embedding:
+        """The library's method; where each side has its own table, it resizes the source's."""
+        if self.config.share_encoder_decoder_embeddings:
+            return super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
+        self.config.decoder_vocab_size = self.config.target_vocab_size  # no longer implied
+        return self.model.resize_token_embeddings(new_num_tokens, *args, **kwargs)
+
+    def resize_decoder_token_embeddings(
+        self, new_num_tokens: int, *args: Any, **kwargs: Any
+    ) -> nn.Embedding:
+        """Resize the target's table and the projection, where each side has its own table."""
+        if self.config.share_encoder_decoder_embeddings:
+            raise ValueError(
+                "resize_decoder_token_embeddings needs share_encoder_decoder_embeddings=False, "
+                "got True: the table is shared, use resize_token_embeddings."
+            )
+        decoder, head = self.model.decoder, self.lm_head
+        decoder.embed_tokens = self._get_resized_embeddings(
+            decoder.embed_tokens, new_num_tokens, *args, **kwargs
+        )
+        size = self.config.decoder_vocab_size = decoder.embed_tokens.num_embeddings
+        self.lm_head = self._get_resized_lm_head(head, size)
+        self.tie_weights()
+        return decoder.embed_tokens
+
     @can_return_tuple
     def forward(
         self,
@@ -484,7 +512,7 @@ class VanillaTransformerForConditionalGeneration(
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        encoder_outputs: Any = None,  # a BaseModelOutput, or its values as a tuple
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
@@ -492,13 +520,14 @@ class VanillaTransformerForConditionalGeneration(
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Unpack[TransformersKwargs],  # type: ignore[misc]  # transformers is untyped to mypy
     ) -> Seq2SeqLMOutput:
         """Predict each target word from the words before it.
 
         With `labels` (-100: no loss) the output has a loss: label-smoothed in training mode, the
         plain negative log-likelihood in evaluation mode, so that exp(loss) is a perplexity.
         """
+        lean = False
         if labels is not None:
             use_cache = False
             refuse_unknown_ids(
@@ -506,11 +535,11 @@ class VanillaTransformerForConditionalGeneration(
             )
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+            lean = self._learns_lean(labels)
+            if lean and decoder_attention_mask is None and not records_layers(self.config, kwargs):
+                decoder_attention_mask = up_to_last_label(labels)
         elif use_cache is None and self.training:
             use_cache = False
-        lean = labels is not None and self._learns_lean(labels)
-        if lean and decoder_attention_mask is None and not records_layers(self.config, kwargs):
-            decoder_attention_mask = up_to_last_label(labels)
 
         outputs = self.model(
             input_ids,
@@ -530,7 +559,7 @@ class VanillaTransformerForConditionalGeneration(
         if labels is None:
             return Seq2SeqLMOutput(logits=self.lm_head(kept), **outputs)
 
-        objective = {
+        objective: dict[str, Any] = {
             "smoothing": self.config.label_smoothing if self.training else 0.0,
             "num_items_in_batch": num_items_in_batch,
         }
@@ -552,4 +581,5 @@ class VanillaTransformerForConditionalGeneration(
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the library's collators call to give the decoder its input."""
-        return shift_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+        padding = self.config.pad_token_id or 0  # never looked at, so any word will do
+        return shift_right(labels, padding, self.config.decoder_start_token_id)

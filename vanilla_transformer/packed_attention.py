@@ -35,7 +35,7 @@ def packed_attention_forward(
 def packed_masks(
     layout: PackedLayout, key_layout: PackedLayout, *, is_causal: bool, window: int | None
 ) -> list[Tensor]:
-    """For each group `[sentences, 1, query_len, key_len]`: 0 where a query may look, else lowest."""
+    """A mask for each group, `[sentences, 1, query_len, key_len]`: 0 where a query may look."""
     masks = []
     for queries, keys in zip(layout.groups, key_layout.groups, strict=True):
         allowed = keys.is_real[:, None, None, :].expand(-1, 1, queries.length, -1)

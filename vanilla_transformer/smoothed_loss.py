@@ -66,12 +66,13 @@ def projected_loss(
 
 
 def can_project(labels: Tensor, head: nn.Linear) -> bool:
-    """Whether `projected_loss` may stand for `head` and the loss: no wrapper, hook or adapter on
-    the head, a gradient to come, and numbers our CPU code knows.
+    """Whether `projected_loss` may stand for `head` and the loss.
+
+    That wants a gradient to come, numbers our CPU code knows, and no wrapper, hook or adapter.
     """
     return (
         torch.is_grad_enabled()
-        and type(head) is FastLinear
+        and type(head) in (FastLinear, nn.Linear)
         and "forward" not in vars(head)
         and not (head._forward_hooks or head._forward_pre_hooks)
         and is_eager_on_cpu(labels, head.weight)
@@ -83,7 +84,7 @@ class LossWithLazyLogits(Seq2SeqLMOutput):
     """Outputs of a training step, whose logits are computed when somebody reads them."""
 
     @property
-    def logits(self) -> Tensor | None:
+    def logits(self) -> Any:
         if callable(self._logits):
             self.logits = self._logits()
         return self._logits
@@ -105,9 +106,10 @@ def with_lazy_logits(outputs: Seq2SeqLMOutput, compute: Callable[[], Tensor]) ->
 
 
 def _number_of_items(labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
+    """What the summed loss is divided by; at least 1, so that a batch without a label costs 0."""
     if num_items_in_batch is None:
-        return (labels != IGNORED).sum()
-    return torch.as_tensor(num_items_in_batch)
+        num_items_in_batch = (labels != IGNORED).sum()
+    return torch.as_tensor(num_items_in_batch).clamp(min=1)
 
 
 class _ProjectedLoss(torch.autograd.Function):
@@ -157,9 +159,10 @@ def _pieces(hidden: Tensor, labels: Tensor, vocab_size: int) -> Iterator[tuple[T
 
 
 def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: float) -> Tensor:
-    """Overwrite logits by d loss / d logits = (softmax - target) / items, where
-    target = (1 - smoothing) one-hot + smoothing / V, and return their loss, except the part
-    - smoothing * mean(logits), which the caller knows more cheaply.
+    """Overwrite logits by their gradient, and return their loss.
+
+    The gradient is (softmax - target) / items, with target = (1 - smoothing) one-hot +
+    smoothing / V. The loss lacks - smoothing * mean(logits), which the caller knows more cheaply.
     """
     total = torch.zeros((), dtype=torch.float32)
     for start in range(0, len(logits), ROWS_IN_CACHE):
@@ -181,7 +184,7 @@ def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: flo
 def _add_weight_gradient(
     total: Tensor, pieces: list[Tensor], hidden: Tensor, *, is_first: bool
 ) -> None:
-    """Total (+)= gradients.T @ hidden, some words of the vocabulary at a time, which stay in cache."""
+    """Add gradients.T @ hidden to total, for as many words of the vocabulary as stay in cache."""
     transposed = hidden.t().contiguous()
     for start in range(0, len(total), WORDS_IN_CACHE):
         words = slice(start, start + WORDS_IN_CACHE)

@@ -40,20 +40,20 @@ class PaddedLayout:
 
 
 class Group:
-    """Neighbouring sentences of a packed layout, similar in length, that attend in one rectangle."""
+    """Neighbours in a packed layout, similar in length: they attend in one rectangle."""
 
     def __init__(self, lengths: list[int], first_token: int) -> None:
         self.sentences, self.length = len(lengths), max(lengths)
         self.tokens = slice(first_token, first_token + sum(lengths))
-        lengths = torch.tensor(lengths).unsqueeze(1)
+        words = torch.tensor(lengths).unsqueeze(1)
         positions = torch.arange(self.length)
-        self.is_real = positions < lengths  # [sentences, length]
-        starts = lengths.cumsum(0) - lengths
-        self.slots = starts + torch.minimum(positions, lengths - 1)  # padding repeats the last word
+        self.is_real = positions < words  # [sentences, length]
+        starts = words.cumsum(0) - words
+        self.slots = starts + torch.minimum(positions, words - 1)  # padding repeats the last word
         self.indices: dict[int, tuple[Tensor, Tensor]] = {}
 
     def rectangle_of(self, states: Tensor) -> Tensor:
-        """`[sentences * heads, length, width]` from the states `[tokens, heads, width]` of a batch."""
+        """`[sentences * heads, length, width]` from states `[tokens, heads, width]` of a batch."""
         own = states[self.tokens]
         to_rectangle, _ = self._index(own.shape[1])
         flat = own.reshape(-1, own.shape[2]).index_select(0, to_rectangle)
@@ -120,25 +120,26 @@ TokenLayout = PaddedLayout | PackedLayout
 PADDED = PaddedLayout()
 
 
-def packed_layouts(*sides: tuple[Tensor | None, Tensor]) -> list[PackedLayout] | None:
+def packed_layouts(*sides: tuple[Tensor | None, Tensor | None]) -> list[PackedLayout] | None:
     """Layouts of one side, or of target and source in the same order, or None.
 
     A side is its mask and any tensor `[batch, length, ...]`. Packing wants the padding at the end
     and at least one word in each sentence.
     """
-    lengths = [_lengths(mask, template) for mask, template in sides]
-    if any(side is None for side in lengths):
+    lengths = [found for side in sides if (found := _lengths(*side)) is not None]
+    if len(lengths) < len(sides):
         return None
     longest, order = torch.stack(lengths).amax(0).sort(descending=True)
     group_sizes = list(_group_sizes(longest.tolist()))
     return [
         PackedLayout(side, template.shape[1], order, group_sizes)
         for side, (_, template) in zip(lengths, sides, strict=True)
+        if template is not None
     ]
 
 
-def _lengths(mask: Tensor | None, template: Tensor) -> Tensor | None:
-    if not is_eager_on_cpu(template):
+def _lengths(mask: Tensor | None, template: Tensor | None) -> Tensor | None:
+    if template is None or not is_eager_on_cpu(template):
         return None
     batch, length = template.shape[:2]
     if mask is None:
