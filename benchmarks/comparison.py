@@ -16,7 +16,7 @@ from benchmarks.contestants import CONTESTANTS, SIZES
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 LEARNING_RATE = 1e-4
-FEWEST_ROUNDS, MOST_ROUNDS = 3, 11
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 7  # numbers of batches that speak for all: see `make_batches`
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,13 @@ def time_rounds(
 
 
 def enough_after(rounds: int | None, seconds: float) -> Callable[[list[Round]], bool]:
-    """Stop after so many rounds or, without a number, after so many seconds and 3 to 11 rounds."""
+    """Stop after so many rounds; without a number after 3 if these took so long, else after 7."""
 
     def is_enough(done: list[Round]) -> bool:
         if rounds is not None:
             return len(done) >= rounds
         spent = sum(sum(one.seconds.values()) for one in done)
-        return len(done) >= (FEWEST_ROUNDS if spent >= seconds else MOST_ROUNDS)
+        is_slow = len(done) == FEWEST_ROUNDS and spent >= seconds
+        return is_slow or len(done) >= MOST_ROUNDS
 
     return is_enough

@@ -71,7 +71,7 @@ class Size:
         return flops
 
 
-# A joint BPE gives Multi30k, the corpus for tiny models, about 10,000 words; WMT usually has 32,000.
+# 10,000 words suit Multi30k, the corpus for tiny models; 32,000 are usual on WMT.
 SIZES = {
     "tiny": Size(d_model=128, ffn_dim=256, layers=4, heads=4, vocab_size=10_000),
     "small": Size(d_model=256, ffn_dim=1024, layers=3, heads=4, vocab_size=32_000),

@@ -1,7 +1,6 @@
 """The whole step of `transformers.Trainer`: loader, autocast, clipping, optimizer, callbacks."""
 
 from collections.abc import Callable
-from itertools import count, pairwise
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -12,8 +11,7 @@ from benchmarks.batches import Pair, Sentences, collate, make_sentences
 from benchmarks.comparison import LEARNING_RATE, Round, check_precision
 from benchmarks.contestants import CONTESTANTS, Size
 
-STEPS_PER_TURN = 2
-TURNS = 2
+TURNS = 3
 
 
 class StepClock(TrainerCallback):
@@ -34,8 +32,8 @@ def collate_batch(batches: list[Sentences]) -> dict[str, Tensor]:
 
 def step_seconds(
     name: str, size: Size, batches: list[Sentences], is_bf16: bool, clock: Callable[[], float]
-) -> list[float]:
-    """Train a fresh contestant on the batches in order and time every step but the first."""
+) -> float:
+    """Train a fresh contestant on two batches and time the step on the second."""
     step_clock = StepClock(clock)
     with TemporaryDirectory() as folder:
         arguments = TrainingArguments(
@@ -61,7 +59,8 @@ def step_seconds(
         )
         trainer.remove_callback(PrinterCallback)  # stdout is for the tables
         trainer.train()
-    return [end - start for start, end in pairwise(step_clock.times)]
+    start, end = step_clock.times
+    return end - start
 
 
 def time_trainer_rounds(
@@ -71,17 +70,14 @@ def time_trainer_rounds(
     is_bf16: bool,
     clock: Callable[[], float],
 ) -> list[Round]:
-    """Let all train on the same batches in turns; a turn's first step warms up."""
+    """Let all train in turns on the first batch, to warm up, and then on one that is timed."""
+    warm_up, *timed = batches
     rounds = []
-    seeds = count()
-    for turn in range(TURNS):
-        first = turn * STEPS_PER_TURN
-        chosen = batches[first : first + STEPS_PER_TURN + 1]
-        ready = [make_sentences(pairs, size.vocab_size, next(seeds)) for pairs in chosen]
+    for seed, pairs in enumerate(timed[:TURNS]):
+        ready = [make_sentences(some, size.vocab_size, seed) for some in (warm_up, pairs)]
         seconds = {}
         for name in names:
             check_precision()
             seconds[name] = step_seconds(name, size, ready, is_bf16, clock)
-        for step, pairs in enumerate(chosen[1:]):
-            rounds.append(Round(pairs, {name: seconds[name][step] for name in names}))
+        rounds.append(Round(pairs, seconds))
     return rounds

@@ -18,7 +18,7 @@ import transformers
 from tqdm import tqdm
 
 from benchmarks.agreement import check_agreement
-from benchmarks.batches import BATCH_KINDS, Pair, load_lengths, real_share
+from benchmarks.batches import BATCH_KINDS, Pair, load_lengths, make_batches, real_share
 from benchmarks.chart import draw_chart
 from benchmarks.comparison import DTYPES, Comparison, Setting, Trainee, enough_after, time_rounds
 from benchmarks.contestants import CONTESTANTS, OURS, REFERENCE, SIZES
@@ -46,15 +46,19 @@ class Plan:
     sizes: list[str]
     dtypes: list[str]
     batches: list[str]
+    threads: list[int]
     contestants: list[str]
     rounds: int | None
     seconds: float
     trainer: bool
-    seed: int
     lengths: list[Pair]
 
     def make_batches(self, kind: str) -> list[list[Pair]]:
-        return BATCH_KINDS[kind](self.lengths, self.seed)
+        return make_batches(kind, self.lengths)
+
+    @property
+    def warm_up(self) -> list[Pair]:
+        return self.make_batches("random")[-1]
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def compare_plain(
     """Measure one size and precision in our own loop, after one step to warm up."""
     trainees = {name: Trainee(name, size, dtype) for name in plan.contestants}
     vocab_size, clock = SIZES[size].vocab_size, clock_for(threads)
-    time_rounds(trainees, plan.make_batches("random")[-1:], vocab_size, clock, enough_after(1, 0.0))
+    time_rounds(trainees, [plan.warm_up], vocab_size, clock, enough_after(1, 0.0))
     comparisons = []
     for kind in plan.batches:
         setting = Setting(size, dtype, kind, threads)
@@ -105,7 +109,7 @@ def compare_in_trainer(
         rounds = time_trainer_rounds(
             plan.contestants,
             SIZES[size],
-            plan.make_batches(kind),
+            [plan.warm_up, *plan.make_batches(kind)],
             dtype == "bf16",
             clock_for(threads),
         )
@@ -120,7 +124,9 @@ def measure(plan: Plan, threads: int) -> Measured:
     transformers.logging.set_verbosity_error()
     clock = clock_for(threads)
     gemm_peaks = {dtype: measure_gemm_peaks(DTYPES[dtype], clock) for dtype in plan.dtypes}
-    loops = [compare_plain, *([compare_in_trainer] if plan.trainer else [])]
+    loops = [compare_plain]
+    if plan.trainer and threads == min(plan.threads):
+        loops.append(compare_in_trainer)
     cells = list(product(plan.sizes, plan.dtypes, loops))
     comparisons = []
     with tqdm(total=len(cells) * len(plan.batches), postfix=f"{threads} threads") as progress:
@@ -160,12 +166,16 @@ def build_parser() -> argparse.ArgumentParser:
     add("--batches", nargs="+", choices=BATCH_KINDS, default=list(BATCH_KINDS))
     add("--threads", nargs="+", type=int, default=[1, 2][: cores()])
     add("--others", nargs="*", choices=OTHERS, default=["torch.nn"], help=f"besides {REFERENCE}")
-    add("--rounds", type=int, help="of each comparison, instead of as many as time allows")
-    add("--seconds", type=float, default=20.0, help="after these, 3 rounds are enough")
-    add("--trainer", action="store_true", help="measure inside transformers.Trainer too")
+    add("--rounds", type=int, help="of each comparison, instead of 3 or 7")
+    add(
+        "--seconds",
+        type=float,
+        default=20.0,
+        help="if 3 rounds take so long they are enough, else 7",
+    )
+    add("--trainer", action="store_true", help="inside Trainer too, at the fewest threads")
     add("--memory", action=argparse.BooleanOptionalAction, default=True)
     add("--quick", action="store_true", help="random batches, 1 thread, 2 rounds; writes nothing")
-    add("--seed", type=int, default=0, help="of the order of the batches")
     add("--data", type=Path, default=FOLDER.parent / "../shared/data", help="parallel text")
     add("--output", type=Path, default=FOLDER, help="folder of RESULTS.md and training.png")
     return parser
@@ -197,15 +207,15 @@ def find(options: argparse.Namespace, command: str) -> Findings:
         sizes=options.sizes,
         dtypes=options.dtypes,
         batches=options.batches,
+        threads=options.threads,
         contestants=[OURS, REFERENCE, *options.others],
         rounds=options.rounds,
         seconds=options.seconds,
         trainer=options.trainer,
-        seed=options.seed,
         lengths=lengths,
     )
     difference = run_alone(check_sizes, plan)
-    measured = {threads: run_alone(measure, plan, threads) for threads in options.threads}
+    measured = {threads: run_alone(measure, plan, threads) for threads in plan.threads}
     return Findings(
         machine=describe_machine(),
         command=command,

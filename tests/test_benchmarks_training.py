@@ -15,6 +15,7 @@ from benchmarks.batches import (
     Pair,
     collate,
     count_tokens,
+    make_batches,
     make_sentences,
     read_lengths,
     real_share,
@@ -97,24 +98,24 @@ def test_a_long_word_counts_more_than_a_short_one():
 @pytest.mark.parametrize("kind", BATCH_KINDS)
 def test_a_batch_holds_every_pair_at_most_once(kind):
     lengths = sample_lengths()
-    used = [pair for pairs in BATCH_KINDS[kind](lengths, 0) for pair in pairs]
+    used = [pair for pairs in BATCH_KINDS[kind](lengths) for pair in pairs]
     assert all(used.count(pair) <= lengths.count(pair) for pair in set(used))
     assert len(used) > 0.95 * len(lengths)
 
 
 def test_random_batches_have_32_sentences():
-    assert {len(pairs) for pairs in BATCH_KINDS["random"](sample_lengths(), 0)} == {32}
+    assert {len(pairs) for pairs in BATCH_KINDS["random"](sample_lengths())} == {32}
 
 
 def test_bucketed_batches_are_full_but_never_above_their_tokens():
-    for pairs in BATCH_KINDS["bucketed"](sample_lengths(), 0):
+    for pairs in BATCH_KINDS["bucketed"](sample_lengths()):
         positions = len(pairs) * max(map(max, pairs))
         assert TOKENS_PER_BATCH * 0.9 < positions <= TOKENS_PER_BATCH
 
 
 def test_bucketed_batches_hold_less_padding_than_random_ones():
     lengths = sample_lengths()
-    shares = {kind: real_share(make(lengths, 0)) for kind, make in BATCH_KINDS.items()}
+    shares = {kind: real_share(make(lengths)) for kind, make in BATCH_KINDS.items()}
     assert shares["random"] < 0.55 < 0.8 < shares["bucketed"]
 
 
@@ -124,8 +125,21 @@ def test_sampled_lengths_are_like_the_real_ones():
     for side in range(2):
         means = [sum(pair[side] for pair in pairs) / len(pairs) for pairs in (real, sampled)]
         assert means[0] == pytest.approx(means[1], rel=0.05)
-    shares = [real_share(BATCH_KINDS["random"](pairs, 0)) for pairs in (real, sampled)]
+    shares = [real_share(BATCH_KINDS["random"](pairs)) for pairs in (real, sampled)]
     assert shares[0] == pytest.approx(shares[1], abs=0.05)
+
+
+@pytest.mark.parametrize("kind", BATCH_KINDS)
+def test_the_first_batches_speak_for_all(kind):
+    def longest(pairs):
+        return max(map(max, pairs))
+
+    batches = make_batches(kind, sample_lengths())
+    ranked = sorted(map(longest, BATCH_KINDS[kind](sample_lengths())))
+    count = len(ranked)
+    ranks = [count // 2, count // 4, 3 * count // 4]
+    assert [longest(pairs) for pairs in batches[:3]] == [ranked[rank] for rank in ranks]
+    assert sorted(map(longest, batches)) == ranked
 
 
 def test_padding_is_on_the_right_and_outside_mask_and_labels(batch):
@@ -203,6 +217,7 @@ def test_rounds_stop_early_only_when_time_is_up():
     assert enough_after(2, 99.0)([one] * 2)
     assert enough_after(None, 3.0)([one] * comparison.FEWEST_ROUNDS)
     assert not enough_after(None, 99.0)([one] * comparison.FEWEST_ROUNDS)
+    assert not enough_after(None, 3.0)([one] * (comparison.FEWEST_ROUNDS + 1))
     assert enough_after(None, 99.0)([one] * comparison.MOST_ROUNDS)
 
 
