@@ -6,7 +6,6 @@ A training step is forward, backward, a fused AdamW step and `zero_grad`; gradie
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import count
 
 import torch
 from torch import Tensor
@@ -102,8 +101,8 @@ def time_rounds(
 ) -> list[Round]:
     """Let all take the same step, batch after batch, until the rounds are enough."""
     rounds: list[Round] = []
-    for pairs, seed in zip(batches, count(), strict=False):
-        inputs = collate(make_sentences(pairs, vocab_size, seed))
+    for pairs in batches:
+        inputs = collate(make_sentences(pairs, vocab_size))
         seconds = {}
         for name, trainee in trainees.items():
             check_precision()

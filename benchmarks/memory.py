@@ -43,7 +43,7 @@ def high_water_mark() -> int:
 def training_peak(name: str, size: str, dtype: str, batches: list[list[Pair]], threads: int) -> int:
     """Train two steps in this process and return the bytes they added to its peak."""
     torch.set_num_threads(threads)
-    inputs = [collate(make_sentences(pairs, SIZES[size].vocab_size, 0)) for pairs in batches]
+    inputs = [collate(make_sentences(pairs, SIZES[size].vocab_size)) for pairs in batches]
     before = high_water_mark()
     trainee = Trainee(name, size, dtype)
     for batch in inputs[:STEPS]:

@@ -73,8 +73,8 @@ def time_trainer_rounds(
     """Let all train in turns on the first batch, to warm up, and then on one that is timed."""
     warm_up, *timed = batches
     rounds = []
-    for seed, pairs in enumerate(timed[:TURNS]):
-        ready = [make_sentences(some, size.vocab_size, seed) for some in (warm_up, pairs)]
+    for pairs in timed[:TURNS]:
+        ready = [make_sentences(some, size.vocab_size) for some in (warm_up, pairs)]
         seconds = {}
         for name in names:
             check_precision()

@@ -129,7 +129,7 @@ def measure(plan: Plan, threads: int) -> Measured:
         loops.append(compare_in_trainer)
     cells = list(product(plan.sizes, plan.dtypes, loops))
     comparisons = []
-    with tqdm(total=len(cells) * len(plan.batches), postfix=f"{threads} threads") as progress:
+    with tqdm(total=len(cells) * len(plan.batches), postfix=f"threads: {threads}") as progress:
         for size, dtype, compare in cells:
             best = max(gemm_peaks[dtype].values())
             comparisons += compare(plan, size, dtype, threads, best, progress)

@@ -66,9 +66,8 @@ class _PackedAttention(torch.autograd.Function):
             weights = _attention_weights(
                 queries.rectangle_of(query).mul_(scaling), keys.rectangle_of(key), mask
             )
-            weights.view(-1, query.shape[1], *weights.shape[1:]).mul_(
-                queries.is_real[:, None, :, None]
-            )
+            is_real = queries.is_real[:, None, :, None].to(weights.dtype)
+            weights.view(len(is_real), -1, *weights.shape[1:]).mul_(is_real)
             kept = draw_mask(weights, dropout) if dropout else None
             used = weights if kept is None else scale_kept(kept, dropout, weights)
             queries.write_tokens(torch.bmm(used, keys.rectangle_of(value)), attended)

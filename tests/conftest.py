@@ -1,0 +1,116 @@
+"""Two layers, width 16, a handful of short sentences: what every test may ask for.
+
+Seeds are set here and nowhere else: before each test, and by hypothesis before each example.
+"""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, register_random, settings
+from torch.nn.utils.rnn import pad_sequence
+
+from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer import attention_plan
+
+TINY = {
+    "vocab_size": 40,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 32,
+}
+FIRST_WORD, WORDS = 3, 30  # ids below are padding, start and end; the others fit any vocabulary
+LENGTHS = [(5, 7), (3, 3), (9, 4), (6, 6)]  # of source and target, the end included
+
+# All three compute the same; which one a forward pass takes depends on its lengths.
+WAYS = {
+    "packed": {},
+    "products": {"PACKED_PAIRS": -1},
+    "kernel": {"PACKED_PAIRS": -1, "EXPLICIT_PAIRS": -1},
+}
+
+
+class TorchGenerator:
+    """The generator of torch, as hypothesis wants to see one."""
+
+    seed = staticmethod(torch.manual_seed)
+    getstate = staticmethod(torch.get_rng_state)
+    setstate = staticmethod(torch.set_rng_state)
+
+
+torch_generator = TorchGenerator()  # hypothesis only keeps a weak reference
+register_random(torch_generator)
+settings.register_profile(
+    "vanilla",
+    deadline=None,
+    derandomize=True,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("vanilla")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def tiny_config():
+    return VanillaTransformerConfig(**TINY)
+
+
+@pytest.fixture(scope="session")
+def build_tiny():
+    """The tiny model with some fields changed; no bias is 0 and no norm 1: none can be left out."""
+
+    def build(**changes):
+        model = VanillaTransformerForConditionalGeneration(
+            VanillaTransformerConfig(**{**TINY, **changes})
+        )
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter), alpha=0.1)
+        return model.eval()
+
+    return build
+
+
+@pytest.fixture
+def tiny_model(build_tiny):
+    return build_tiny()
+
+
+@pytest.fixture(scope="session")
+def make_batch():
+    """What a collator makes of random sentences whose lengths are given: padded on the right."""
+
+    def sentence(length):
+        return torch.cat([torch.randint(FIRST_WORD, WORDS, (length - 1,)), torch.tensor([2])])
+
+    def make(lengths):
+        sources, targets = ([sentence(length) for length in side] for side in zip(*lengths))
+        return {
+            "input_ids": pad_sequence(sources, batch_first=True, padding_value=0),
+            "attention_mask": pad_sequence([torch.ones_like(s) for s in sources], batch_first=True),
+            "labels": pad_sequence(targets, batch_first=True, padding_value=-100),
+        }
+
+    return make
+
+
+@pytest.fixture
+def sentence_pairs(make_batch):
+    return make_batch(LENGTHS)
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    """Run the test once for each way of computing attention."""
+    for name, pairs in WAYS[request.param].items():
+        monkeypatch.setattr(attention_plan, name, pairs)
+    return request.param

@@ -1,0 +1,168 @@
+"""A saved folder is all that anybody needs: it carries the code, and loads without the package."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from scripts.fresh_process import SCRIPTS, run_fresh
+from transformers import AutoModelForSeq2SeqLM, Trainer, TrainingArguments
+
+from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+
+SEPARATE = {
+    "share_encoder_decoder_embeddings": False,
+    "tie_word_embeddings": False,
+    "decoder_vocab_size": 50,
+    "position_encoding": "learned",
+    "attention_score": "additive",
+    "attention_window": 2,
+}
+CODE = {"modeling_vanilla_transformer.py", "configuration_vanilla_transformer.py"}
+WAYS_TO_SAVE = ("saved", "sharded", "checkpoint", "merged", "separate", "body")
+REMOTE = "transformers_modules."
+
+
+@pytest.fixture(scope="module")
+def inputs(make_batch):
+    torch.manual_seed(0)
+    batch = make_batch([(5, 7), (3, 3), (9, 4)])
+    return {name: batch[name] for name in ("input_ids", "attention_mask")}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("folders")
+
+
+@pytest.fixture(scope="module")
+def models(root, build_tiny):
+    """The model behind each of the folders in `root`, which came to be in different ways."""
+    torch.manual_seed(0)
+    models = {name: build_tiny(**SEPARATE if name == "separate" else {}) for name in WAYS_TO_SAVE}
+    models["saved"].save_pretrained(root / "saved")
+    models["sharded"].save_pretrained(root / "sharded", max_shard_size="4KB")
+    models["separate"].save_pretrained(root / "separate")
+    models["body"].model.save_pretrained(root / "body")
+    models["merged"] = merge_an_adapter(models["merged"])
+    models["merged"].save_pretrained(root / "merged")
+    train_to_checkpoint(models["checkpoint"], root)
+    return {name: model.eval() for name, model in models.items()}
+
+
+def train_to_checkpoint(model, root):
+    """Two steps of the library's Trainer, which saves in its own way."""
+    pair = {"input_ids": torch.tensor([5, 6, 2]), "labels": torch.tensor([8, 2])}
+    settings = {"use_cpu": True, "report_to": [], "disable_tqdm": True}
+    arguments = TrainingArguments(root / "runs", max_steps=2, save_steps=2, **settings)
+    Trainer(model, arguments, train_dataset=[pair] * 16).train()
+    shutil.copytree(root / "runs/checkpoint-2", root / "checkpoint")
+
+
+def merge_an_adapter(model):
+    adapter = LoraConfig(target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    return get_peft_model(model, adapter).merge_and_unload()
+
+
+def observe(model, inputs):
+    with torch.no_grad():
+        return {
+            "logits": model(**inputs, decoder_input_ids=inputs["input_ids"]).logits,
+            "generated": model.generate(**inputs, num_beams=2, max_new_tokens=8),
+        }
+
+
+@pytest.fixture(scope="module")
+def abroad(models, inputs, root):
+    """What one process without the package saw in every folder, and another in its re-saves."""
+    VanillaTransformerConfig(dropout=0.3).save_pretrained(root / "configuration")
+    seen = []
+    for ending in ("", "-trained"):
+        tasks = {
+            "visit": {str(root / f"{name}{ending}"): inputs for name in models},
+            "configure": [str(root / "configuration")],
+        }
+        torch.save(tasks, root / "tasks.pt")
+        files = root / "tasks.pt", root / "results.pt"
+        run_fresh(SCRIPTS / "without_package.py", *files, folder=root)
+        seen.append(torch.load(root / "results.pt"))
+    return seen
+
+
+def assert_equal(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+def in_folder(results, root, name):
+    return results[str(root / name)]
+
+
+@pytest.mark.parametrize("name", WAYS_TO_SAVE)
+def test_every_way_to_save_writes_code_and_the_names_of_its_classes(name, models, root):
+    files = {file.name for file in (root / name).iterdir()}
+    auto_map = json.loads((root / name / "config.json").read_text())["auto_map"]
+
+    assert files > CODE
+    assert auto_map == {
+        "AutoConfig": "configuration_vanilla_transformer.VanillaTransformerConfig",
+        "AutoModel": "modeling_vanilla_transformer.VanillaTransformerModel",
+        "AutoModelForSeq2SeqLM": (
+            "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration"
+        ),
+    }
+
+
+def test_without_the_package_nothing_runs_before_the_user_trusts_the_folder(abroad):
+    for results in abroad:
+        assert results["modules before trust"] == []
+        for refusal in results["untrusted"]:
+            assert "trust_remote_code=True" in refusal
+
+
+@pytest.mark.parametrize("name", WAYS_TO_SAVE)
+def test_without_the_package_a_folder_gives_the_same_logits_and_words(
+    name, models, inputs, root, abroad
+):
+    seen = in_folder(abroad[0]["visit"], root, name)
+
+    assert seen.pop("module").startswith(REMOTE)
+    assert_equal(seen, observe(models[name], inputs))
+
+
+@pytest.mark.parametrize("name", WAYS_TO_SAVE)
+def test_without_the_package_auto_model_gives_the_same_states(name, models, inputs, root, abroad):
+    with torch.no_grad():
+        states = models[name].model(**inputs, decoder_input_ids=inputs["input_ids"])
+
+    assert_equal(in_folder(abroad[0]["states"], root, name), states.last_hidden_state)
+
+
+@pytest.mark.parametrize("name", WAYS_TO_SAVE)
+def test_what_was_trained_without_the_package_loads_without_it_again(name, root, abroad):
+    first = in_folder(abroad[0]["trained"], root, name)
+    second = in_folder(abroad[1]["visit"], root, f"{name}-trained")
+
+    assert second.pop("module").startswith(REMOTE)
+    assert_equal(second, first)
+    assert not torch.equal(first["logits"], in_folder(abroad[0]["visit"], root, name)["logits"])
+
+
+def test_without_the_package_a_configuration_loads_alone(root, abroad):
+    config = VanillaTransformerConfig(dropout=0.3)
+
+    for results in abroad:
+        loaded = in_folder(results["configs"], root, "configuration")
+        assert {name: loaded[name] for name in config.to_dict()} == config.to_dict()
+
+
+@pytest.mark.parametrize("name", WAYS_TO_SAVE)
+def test_with_the_package_a_folder_needs_no_trust_and_runs_no_code_of_its_own(
+    name, models, inputs, root
+):
+    (root / name / "modeling_vanilla_transformer.py").write_text("raise SystemExit('it ran')")
+
+    model = AutoModelForSeq2SeqLM.from_pretrained(root / name)
+
+    assert type(model) is VanillaTransformerForConditionalGeneration
+    assert_equal(observe(model, inputs), observe(models[name], inputs))
