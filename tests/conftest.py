@@ -8,8 +8,11 @@ import torch
 from hypothesis import HealthCheck, register_random, settings
 from torch.nn.utils.rnn import pad_sequence
 
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
-from vanilla_transformer import attention_plan
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    attention_plan,
+)
 
 TINY = {
     "vocab_size": 40,
@@ -93,7 +96,7 @@ def make_batch():
         return torch.cat([torch.randint(FIRST_WORD, WORDS, (length - 1,)), torch.tensor([2])])
 
     def make(lengths):
-        sources, targets = ([sentence(length) for length in side] for side in zip(*lengths))
+        sources, targets = zip(*([sentence(n) for n in pair] for pair in lengths), strict=True)
         return {
             "input_ids": pad_sequence(sources, batch_first=True, padding_value=0),
             "attention_mask": pad_sequence([torch.ones_like(s) for s in sources], batch_first=True),

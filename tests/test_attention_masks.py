@@ -11,11 +11,17 @@ from transformers import DynamicCache
 
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.attention_masks import additive, decoder_mask, encoder_mask, source_mask
+from vanilla_transformer.attention_scores import SCORES
 from vanilla_transformer.packed_attention import packed_masks
 from vanilla_transformer.token_layout import packed_layouts
 
 WINDOWS = [None, 1, 2, 30]
 IMPLEMENTATIONS = ["eager", "sdpa"]
+SUPPORTED = [
+    (name, implementation)
+    for name, implementation in itertools.product(SCORES, IMPLEMENTATIONS)
+    if implementation == "eager" or SCORES[name].is_dot_product
+]
 LENGTHS = [4, 7, 1]
 QUERIES = torch.empty(3, 7, 16)
 PADDING = torch.arange(7) < torch.tensor(LENGTHS).unsqueeze(1)
@@ -150,9 +156,7 @@ def test_a_word_reaches_only_forward_in_the_decoder(build_tiny, way, place, wind
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_window_wider_than_the_sentence_is_no_window(
-    build_tiny, sentence_pairs, way, training
-):
+def test_a_window_wider_than_the_sentence_is_no_window(build_tiny, sentence_pairs, way, training):
     model = build_tiny(dropout=0.0).train(training)
     losses = []
     for window in (None, 9):
@@ -173,3 +177,30 @@ def test_a_target_word_sees_the_whole_source_through_any_window(build_tiny):
         decoder(words, encoder_hidden_states=read).last_hidden_state for read in (source, changed)
     ]
     assert ((states[0] - states[1]).abs().amax(-1) > 1e-6).all()
+
+
+# As attentions show it
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize(("score", "implementation"), SUPPORTED)
+def test_attentions_are_shares_of_what_may_be_looked_at(
+    build_tiny, sentence_pairs, training, window, score, implementation
+):
+    model = build_tiny(attention_score=score, attention_window=window).train(training)
+    model.set_attn_implementation(implementation)
+    outputs = model(**sentence_pairs, output_attentions=True)
+
+    source, target = sentence_pairs["attention_mask"], sentence_pairs["labels"] != -100
+    everything = torch.ones_like(target)
+    for found, is_real, looks in (
+        (outputs.encoder_attentions, source, permitted(source, 9, window, is_causal=False)),
+        (outputs.decoder_attentions, target, permitted(everything, 7, window, is_causal=True)),
+        (outputs.cross_attentions, target, permitted(source, 7, None, is_causal=False)),
+    ):
+        assert len(found) == 2
+        for attention in found:
+            for weights in attention.unbind(1):  # of each head
+                assert torch.equal(weights[is_real == 1] > 0, looks[is_real == 1])
+                assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))

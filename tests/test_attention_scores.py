@@ -12,6 +12,7 @@ from vanilla_transformer.attention_plan import AttentionPlan
 from vanilla_transformer.attention_scores import SCORES, ScaledDotProduct
 from vanilla_transformer.modeling_vanilla_transformer import Attention, eager_attention_forward
 from vanilla_transformer.position_encodings import POSITION_ENCODINGS
+from vanilla_transformer.token_layout import PADDED
 
 NEED_EAGER = [name for name, score in SCORES.items() if not score.is_dot_product]
 
@@ -97,7 +98,8 @@ def test_attention_equals_its_loop(name, is_causal, build_tiny):
     looped = attention.out_proj(heads.flatten(2))
 
     mask = torch.full((5, 5), -1e9).triu(1) if is_causal else None
-    attended, _ = attention(states, AttentionPlan(mask, explicit=True))
+    plan = AttentionPlan(mask, PADDED, source_mask=None, source_layout=PADDED, explicit=True)
+    attended, _ = attention(states, plan)
     assert_close(attended, looped, rtol=0, atol=1e-6)
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 import torch
-from safetensors import safe_open
+from safetensors.torch import load_file
 from table3 import DIFFERENCES_NOT_REACHED, PRINTED
 from torch import nn
 from torch.func import functional_call
@@ -90,7 +90,7 @@ def test_a_row_differs_from_base_as_printed(name):
 def test_a_difference_that_is_not_reached_is_the_documented_one(name):
     error = abs(error_of_difference(name, "base"))
 
-    assert 1.5 < error
+    assert error > 1.5
     assert round(error, 1) == DIFFERENCES_NOT_REACHED[name]
 
 
@@ -166,7 +166,9 @@ def real_states(outputs, batch):
 
 
 def our_states(model, batch):
-    outputs = model(**{name: ids for name, ids in batch.items() if name != "labels"}, use_cache=False)
+    outputs = model(
+        **{name: ids for name, ids in batch.items() if name != "labels"}, use_cache=False
+    )
     return outputs.encoder_last_hidden_state, outputs.last_hidden_state
 
 
@@ -252,7 +254,9 @@ def test_embeddings_are_scaled_before_positions_are_added(build_tiny, is_scaled,
 
     for stack in (model.encoder, model.decoder):
         seen = []
-        stack.layers[0].register_forward_pre_hook(lambda _, inputs, seen=seen: seen.append(inputs[0]))
+        stack.layers[0].register_forward_pre_hook(
+            lambda _, inputs, seen=seen: seen.append(inputs[0])
+        )
         stack(ids)
         assert_equal_within(1e-6, seen, [expected])
 
@@ -271,8 +275,8 @@ def test_source_target_and_projection_are_one_matrix(tiny_model):
 def test_only_the_shared_matrix_is_saved(tiny_model, tmp_path):
     tiny_model.save_pretrained(tmp_path)
 
-    with safe_open(tmp_path / "model.safetensors", framework="pt") as weights:
-        saved = [name for name in weights.keys() if weights.get_tensor(name).shape == (40, 16)]
+    weights = load_file(tmp_path / "model.safetensors")
+    saved = [name for name, weight in weights.items() if weight.shape == (40, 16)]
     assert saved == ["model.shared.weight"]
     loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
     assert all(matrix is loaded.model.shared.weight for matrix in three_matrices(loaded))
@@ -346,9 +350,7 @@ def test_every_kind_of_dropout_acts_in_training_only(build_tiny, sentence_pairs,
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
 @BOTH_MODES
-def test_the_loss_is_smoothed_in_training_only(
-    build_tiny, sentence_pairs, training, smoothing
-):
+def test_the_loss_is_smoothed_in_training_only(build_tiny, sentence_pairs, training, smoothing):
     model = build_tiny(label_smoothing=smoothing, dropout=0.0)
     logits = model(**sentence_pairs).logits.flatten(0, 1)
     oracle = nn.CrossEntropyLoss(label_smoothing=smoothing if training else 0.0, ignore_index=-100)

@@ -26,13 +26,13 @@ from vanilla_transformer.smoothed_loss import (
 from vanilla_transformer.word_ids import IGNORED
 
 SMOOTHINGS = [0.0, 0.1, 0.6]
-BLOCK_SIZES = ("LOGITS_AT_ONCE", "LOGITS_A_PIECE", "ROWS_IN_CACHE", "WORDS_IN_CACHE")
+BLOCK_SIZES = ("BYTES_AT_ONCE", "ROWS_IN_CACHE", "WORDS_IN_CACHE")
 
 
 @pytest.fixture
 def tiny_blocks(monkeypatch):
-    """Rounds of 4 rows, pieces of 2, and a cache of 1 row or 3 words, for a vocabulary of 10."""
-    for name, size in zip(BLOCK_SIZES, (40, 20, 1, 3), strict=True):
+    """Rounds of 4 rows and a cache of 2 rows or 3 words, for a vocabulary of 10."""
+    for name, size in zip(BLOCK_SIZES, (160, 2, 3), strict=True):
         monkeypatch.setattr(smoothed_loss, name, size)
 
 
@@ -116,7 +116,7 @@ def test_the_definition_takes_logits_of_half_precision_as_float32():
     rows=st.integers(0, 12),
     vocab_size=st.integers(1, 14),
     smoothing=st.sampled_from(SMOOTHINGS),
-    sizes=st.tuples(*(st.integers(1, most) for most in (200, 60, 6, 6))),
+    sizes=st.tuples(*(st.integers(1, most) for most in (600, 6, 6))),
     data=st.data(),
 )
 def test_the_way_round_the_logits_ends_at_the_definition(rows, vocab_size, smoothing, sizes, data):
@@ -278,26 +278,35 @@ def test_autocast_sums_the_loss_in_float32():
     assert_close(loss, torch.tensor(20.0).log(), rtol=1e-4, atol=0)  # every word is as likely
 
 
-class LargestResult(TorchDispatchMode):
-    """Notes how many numbers the largest result of any operator has."""
+class Results(TorchDispatchMode):
+    """Keeps what every operator that torch runs was called, and the tensors it made."""
 
-    numbers = 0
+    def __init__(self):
+        super().__init__()
+        self.made = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         results = func(*args, **(kwargs or {}))
-        for result in pytree.tree_leaves(results):
-            if isinstance(result, torch.Tensor):
-                self.numbers = max(self.numbers, result.numel())
+        tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+        self.made += [(str(func), tensor) for tensor in tensors]
         return results
 
 
 def test_the_logits_are_never_whole_in_memory(monkeypatch):
-    monkeypatch.setattr(smoothed_loss, "LOGITS_AT_ONCE", 1000)
+    monkeypatch.setattr(smoothed_loss, "BYTES_AT_ONCE", 4000)
     hidden, weight, labels = made_up(rows=200, vocab_size=100, width=2)
-    with LargestResult() as largest:
+    with Results() as results:
         projected(hidden, weight, labels)
 
-    assert largest.numbers <= 1000
+    assert max(tensor.numel() for _, tensor in results.made) <= 1000
+
+
+def test_autocast_multiplies_in_half_precision():
+    with torch.autocast("cpu", torch.bfloat16), Results() as results:
+        projected(*made_up())
+
+    products = [tensor for name, tensor in results.made if "mm" in name or "linear" in name]
+    assert {product.dtype for product in products} == {torch.bfloat16}
 
 
 def hooked(head):

@@ -52,4 +52,8 @@ def draw_mask(like: Tensor, probability: float) -> Tensor:
 
 def scale_kept(kept: Tensor, probability: float, values: Tensor) -> Tensor:
     """The kept values, larger by 1 / (1 - probability) so that their expectation stays."""
-    return torch.mul(kept, 1 / (1 - probability)).to(values.dtype).mul_(values)
+    scale = 1 / (1 - probability)
+    if values.element_size() == kept.element_size():  # 1 times the bits of the scale is the scale
+        bits = torch.tensor(scale, dtype=values.dtype).view(kept.dtype)
+        return torch.mul(kept, bits).view(values.dtype).mul_(values)
+    return torch.mul(kept, scale).to(values.dtype).mul_(values)

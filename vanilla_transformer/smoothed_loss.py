@@ -6,7 +6,7 @@ gradient in place, and keeps only the gradients of the hidden states and of the 
 of 2,000 target words over 37,000 classes would otherwise hold several matrices of 300 MB.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,8 +18,7 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from .fast_linear import FastLinear, is_eager_on_cpu, multiply_transposed
 from .word_ids import IGNORED
 
-LOGITS_AT_ONCE = 2**25  # numbers: 128 MB in float32 is what one round keeps
-LOGITS_A_PIECE = 2**23  # numbers: 32 MB, which the allocator reuses without asking the system
+BYTES_AT_ONCE = 30 * 2**20  # of logits; the allocator reuses so much without asking the system
 ROWS_IN_CACHE = 64  # rows of logits that stay in a processor's cache while we work on them
 WORDS_IN_CACHE = 1024  # columns of logits likewise
 
@@ -120,26 +119,19 @@ class _ProjectedLoss(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, items: float
     ) -> Tensor:
         compute = weight.detach().to(hidden.dtype)
-        for_hidden, for_weight = torch.empty_like(hidden), None
+        for_hidden = torch.empty_like(hidden)
+        for_weight = None
         if ctx.needs_input_grad[1]:
-            for_weight = torch.zeros_like(weight) if len(hidden) == 0 else torch.empty_like(weight)
+            for_weight = (torch.empty_like if len(hidden) else torch.zeros_like)(weight)
         total = torch.zeros((), dtype=torch.float32)
-        rows_at_once = max(1, LOGITS_AT_ONCE // weight.shape[0])
+        rows_at_once = max(1, BYTES_AT_ONCE // (weight.shape[0] * hidden.element_size()))
         for start in range(0, len(hidden), rows_at_once):
             rows = slice(start, start + rows_at_once)
-            pieces = []
-            for part, label in _pieces(hidden[rows], labels[rows], weight.shape[0]):
-                logits = multiply_transposed(part, compute)
-                total += _into_gradients(logits, label, smoothing, items)
-                pieces.append(logits)
-            gradients = (multiply_transposed(piece, compute.t()) for piece in pieces)
-            torch.cat(list(gradients), out=for_hidden[rows])
+            logits = multiply_transposed(hidden[rows], compute)
+            total += _into_gradients(logits, labels[rows], smoothing, items)
+            for_hidden[rows] = multiply_transposed(logits, compute.t())
             if for_weight is not None:
-                _add_weight_gradient(for_weight, pieces, hidden[rows], is_first=start == 0)
-        if smoothing:  # the mean of all logits is the projection by the mean weight
-            total -= (
-                smoothing / items * (hidden.float() @ compute.mean(0, dtype=torch.float32)).sum()
-            )
+                _add_weight_gradient(for_weight, logits, hidden[rows], is_first=start == 0)
         ctx.save_for_backward(for_hidden, for_weight)
         return total
 
@@ -153,44 +145,36 @@ class _ProjectedLoss(torch.autograd.Function):
         return *scaled, None, None, None
 
 
-def _pieces(hidden: Tensor, labels: Tensor, vocab_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    rows = max(1, LOGITS_A_PIECE // vocab_size)
-    return zip(hidden.split(rows), labels.split(rows), strict=True)
-
-
 def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: float) -> Tensor:
     """Overwrite logits by their gradient, and return their loss.
 
     The gradient is (softmax - target) / items, with target = (1 - smoothing) one-hot +
-    smoothing / V. The loss lacks - smoothing * mean(logits), which the caller knows more cheaply.
+    smoothing / V; the loss is log(sum(exp(logits))) - target . logits.
     """
     total = torch.zeros((), dtype=torch.float32)
-    for start in range(0, len(logits), ROWS_IN_CACHE):
-        rows, label = (
-            logits[start : start + ROWS_IN_CACHE],
-            labels[start : start + ROWS_IN_CACHE, None],
-        )
-        exact = rows.float()  # in float32 these are the rows themselves
+    spread = torch.tensor(-smoothing / logits.shape[1] / items)
+    for rows, label in zip(logits.split(ROWS_IN_CACHE), labels.split(ROWS_IN_CACHE), strict=True):
+        exact, label = rows.float(), label.unsqueeze(1)  # float32 rows are not copied
         chosen, highest = exact.gather(1, label), exact.amax(1, keepdim=True)
+        target_score = (1 - smoothing) * chosen + smoothing * exact.mean(1, keepdim=True)
         probabilities = torch.softmax(exact, dim=1, out=exact)
         log_partition = highest - probabilities.amax(1, keepdim=True).log()
-        total += (log_partition - (1 - smoothing) * chosen).sum()
-        target = torch.full_like(chosen, 1 - smoothing)
-        probabilities.sub_(smoothing / logits.shape[1]).scatter_add_(1, label, target.neg_())
-        torch.mul(probabilities, 1 / items, out=rows)
+        total += (log_partition - target_score).sum()
+        probabilities.scatter_add_(1, label, torch.full_like(chosen, smoothing - 1))
+        torch.add(spread, probabilities, alpha=1 / items, out=rows)
     return total / items
 
 
 def _add_weight_gradient(
-    total: Tensor, pieces: list[Tensor], hidden: Tensor, *, is_first: bool
+    total: Tensor, gradients: Tensor, hidden: Tensor, *, is_first: bool
 ) -> None:
-    """Add gradients.T @ hidden to total, for as many words of the vocabulary as stay in cache."""
+    """total (+)= gradients.T @ hidden, for as many words of the vocabulary as stay in cache."""
     transposed = hidden.t().contiguous()
     for start in range(0, len(total), WORDS_IN_CACHE):
         words = slice(start, start + WORDS_IN_CACHE)
-        gradients = torch.cat([piece[:, words] for piece in pieces])
-        product = multiply_transposed(transposed, gradients.t()).t()
+        some = gradients[:, words].contiguous()
+        product = multiply_transposed(transposed, some.t()).t()
         if is_first:
             total[words] = product
         else:
-            total[words] += product
+            total[words] += product.contiguous()

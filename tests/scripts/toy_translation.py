@@ -17,7 +17,9 @@ DICTIONARY = {f"source{number}": f"target{number}" for number in range(24)}
 
 def make_pairs(how_many, longest=5):
     words = random.Random(1)
-    sources = [words.choices(list(DICTIONARY), k=words.randint(2, longest)) for _ in range(how_many)]
+    sources = [
+        words.choices(list(DICTIONARY), k=words.randint(2, longest)) for _ in range(how_many)
+    ]
     return [
         (" ".join(source), " ".join(DICTIONARY[word] for word in reversed(source)))
         for source in sources

@@ -87,7 +87,7 @@ def main(tasks_file, results_file):
         folder: attempt(last_states, folder, inputs) for folder, inputs in tasks["visit"].items()
     }
     results["configs"] = {
-        folder: AutoConfig.from_pretrained(folder, trust_remote_code=True).to_dict()
+        folder: AutoConfig.from_pretrained(folder, trust_remote_code=True).to_diff_dict()
         for folder in tasks["configure"]
     }
     torch.save(results, results_file)
