@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import cpu_offload, infer_auto_device_map, init_empty_weights
+from accelerate.utils import send_to_device
 from accelerate.utils.dataclasses import get_module_class_from_name
 from scripts.fresh_process import SCRIPTS, run_fresh
 from transformers import AutoModelForSeq2SeqLM
 
 import vanilla_transformer
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.attention_plan import AttentionPlan
 from vanilla_transformer.modeling_vanilla_transformer import DecoderLayer, EncoderLayer
 
 WAYS_TO_TRAIN = ("loop", "trainer", "sharded")
@@ -57,9 +59,9 @@ def test_the_trainer_has_the_losses_of_a_loop(losses):
 
 
 def test_the_names_of_layers_that_stay_whole_are_those_of_classes(tiny_model):
-    found = [get_module_class_from_name(tiny_model, n) for n in tiny_model._no_split_modules]
+    found = {get_module_class_from_name(tiny_model, n) for n in tiny_model._no_split_modules}
 
-    assert found == [EncoderLayer, DecoderLayer]
+    assert found == {EncoderLayer, DecoderLayer}
 
 
 # Many devices
@@ -80,9 +82,10 @@ DEVICE_MAPS = {
     "auto": "auto",
     "one device": {"": "cpu"},
     "parts": {"model": "cpu", "lm_head": "cpu"},
-    "decoder on disk": {
-        **{"model.encoder": "cpu", "model.decoder": "disk", "model.shared": "cpu"},
-        "lm_head": "cpu",
+    "layers on disk": {
+        **{"model.shared": "cpu", "model.encoder": "cpu", "lm_head": "cpu"},
+        **{"model.decoder.embed_tokens": "cpu", "model.decoder.embed_positions": "cpu"},
+        "model.decoder.layers": "disk",
     },
     "a layer on disk": {
         **{"model.shared": "cpu", "model.encoder.embed_tokens": "cpu"},
@@ -138,6 +141,23 @@ def test_a_device_map_never_cuts_a_layer(model):
             no_split_module_classes=model._no_split_modules,
         )
         assert not [name for name in device_map if ".layers." in name and name.count(".") > 3]
+
+
+def test_a_plan_travels_to_the_device_of_its_layer(model, sentence_pairs):
+    plans = []
+    for layer in (model.model.encoder.layers[0], model.model.decoder.layers[0]):
+        layer.register_forward_pre_hook(
+            lambda _, args, kwargs: plans.extend(
+                value for value in (*args, *kwargs.values()) if isinstance(value, AttentionPlan)
+            ),
+            with_kwargs=True,
+        )
+    model(**sentence_pairs, output_attentions=True)
+    encoder_plan, decoder_plan = (send_to_device(plan, torch.device("meta")) for plan in plans)
+
+    assert encoder_plan.mask.is_meta
+    assert decoder_plan.mask.is_meta
+    assert decoder_plan.source_mask.is_meta
 
 
 def assert_same_answers(loaded, model, batch):

@@ -177,6 +177,18 @@ def test_half_precision_is_kept_and_close_to_exact(dtype):
     assert_close_to(results, attending.by_loops(scaling=0.5), tolerance=0.04)
 
 
+@pytest.mark.parametrize("kind", [SELF, CAUSAL, CROSS])
+def test_double_precision_stays_double(kind):
+    attending = Attending([(4, 3), (3, 4), (1, 1)], kind)
+    states = [state.double().requires_grad_() for state in attending.states]
+    masks = attending.masks()
+
+    def attend(*states):
+        return packed_attention_forward(SimpleNamespace(), *states, masks, *attending.layouts)[0]
+
+    assert torch.autograd.gradcheck(attend, states)
+
+
 def test_the_incoming_gradient_may_be_one_number_repeated():
     attending = Attending([(6, 5), (4, 7)], CROSS)
     attending.upstream = torch.ones(1, 1, 1).expand_as(attending.upstream)

@@ -44,13 +44,14 @@ def source_mask(
     return create_bidirectional_mask(config, template, attention_mask, encoder_hidden_states=source)
 
 
-def additive(mask: Tensor | None, length: int, *, is_causal: bool) -> Tensor | None:
+def additive(mask: Tensor | None, template: Tensor, *, is_causal: bool) -> Tensor | None:
     """A mask to add to scores: 0 where a query may look, the most negative number elsewhere.
 
     Without a mask a fused kernel would be told `is_causal`; here the triangle is drawn.
     """
+    length = template.shape[1]
     if mask is None and is_causal and length > 1:
-        mask = torch.ones(length, length, dtype=torch.bool).tril()
+        mask = torch.ones(length, length, dtype=torch.bool, device=template.device).tril()
     if mask is None or mask.dtype != torch.bool:
         return mask
     floor = torch.finfo(torch.float32).min

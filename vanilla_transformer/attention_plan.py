@@ -51,7 +51,7 @@ def plan_encoder(
     mask = encoder_mask(config, template, attention_mask)
     if not _attends_explicitly(config, template, length, kwargs):
         return AttentionPlan(mask)
-    return AttentionPlan(additive(mask, length, is_causal=False), explicit=True)
+    return AttentionPlan(additive(mask, template, is_causal=False), explicit=True)
 
 
 def plan_decoder(
@@ -84,8 +84,8 @@ def plan_decoder(
     if not _attends_explicitly(config, template, key_len, kwargs):
         return AttentionPlan(mask, source_mask=cross_mask)
     return AttentionPlan(
-        additive(mask, length, is_causal=True),
-        source_mask=additive(cross_mask, length, is_causal=False),
+        additive(mask, template, is_causal=True),
+        source_mask=additive(cross_mask, template, is_causal=False),
         explicit=True,
     )
 

@@ -23,7 +23,7 @@ class FastDropout(nn.Dropout):
     def forward(self, hidden_states: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return hidden_states
-        if is_eager_on_cpu(hidden_states):
+        if is_eager_on_cpu(hidden_states) and self.p < 1:
             return _Dropout.apply(hidden_states, self.p)
         return functional.dropout(hidden_states, self.p)
 
@@ -47,7 +47,8 @@ def draw_mask(like: Tensor, probability: float) -> Tensor:
     """1 where a value is kept, 0 where it is dropped, in the shape of `like`."""
     draws = torch.empty(-(-like.numel() // VALUES_PER_DRAW), dtype=torch.int64)
     pairs = draws.random_(-(2**63), None).view(torch.int16)[: like.numel()]
-    return pairs.ge_(round(probability * LEVELS) - LEVELS // 2).view(like.shape)
+    dropped = min(round(probability * LEVELS), LEVELS - 1)
+    return pairs.ge_(dropped - LEVELS // 2).view(like.shape)
 
 
 def scale_kept(kept: Tensor, probability: float, values: Tensor) -> Tensor:
@@ -56,4 +57,4 @@ def scale_kept(kept: Tensor, probability: float, values: Tensor) -> Tensor:
     if values.element_size() == kept.element_size():  # 1 times the bits of the scale is the scale
         bits = torch.tensor(scale, dtype=values.dtype).view(kept.dtype)
         return torch.mul(kept, bits).view(values.dtype).mul_(values)
-    return torch.mul(kept, scale).to(values.dtype).mul_(values)
+    return kept.to(values.dtype).mul_(scale).mul_(values)

@@ -19,7 +19,7 @@ class FastLinear(nn.Linear):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         if takes_onednn(hidden_states, self.weight) and not torch.is_autocast_enabled("cpu"):
-            flat = hidden_states.flatten(0, -2)
+            flat = hidden_states.reshape(-1, hidden_states.shape[-1])
             product = _OneDnnLinear.apply(flat, self.weight, self.bias)
             return product.view(*hidden_states.shape[:-1], -1)
         return functional.linear(hidden_states, self.weight, self.bias)
@@ -31,15 +31,17 @@ def takes_onednn(left: Tensor, right: Tensor) -> bool:
         left.dtype == right.dtype == torch.float32
         and is_eager_on_cpu(left, right)
         and left.numel() > 0
+        and left.shape[-1] == right.shape[-1]
         and onednn_is_exact()
     )
 
 
 def is_eager_on_cpu(*tensors: Tensor) -> bool:
-    """Whether our own CPU code may take over: nothing traced, distributed or wrapped."""
+    """Whether our own CPU code may take over: nothing traced, transformed, distributed, wrapped."""
     return (
         not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
+        and not torch._C._are_functorch_transforms_active()
         and all(
             tensor.device.type == "cpu" and type(tensor) in (Tensor, nn.Parameter)
             for tensor in tensors

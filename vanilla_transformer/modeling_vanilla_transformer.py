@@ -72,7 +72,8 @@ def eager_attention_forward(
     scores = module.score.compare(query, key)
     if attention_mask is not None:
         scores = scores + attention_mask
-    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+    exact = torch.promote_types(scores.dtype, torch.float32)
+    weights = torch.softmax(scores, dim=-1, dtype=exact).to(value.dtype)
     attended = torch.matmul(nn.functional.dropout(weights, dropout), value)
     return attended.transpose(1, 2), weights
 
@@ -269,6 +270,7 @@ class Stack(VanillaTransformerPreTrainedModel):
     """What encoder and decoder share: words in, vectors with positions out (3.4, 3.5)."""
 
     _tp_plan = COLUMN_THEN_ROW
+    prefix = ""  # of this stack's inputs among the model's
 
     def __init__(self, config: VanillaTransformerConfig, vocab_size: int) -> None:
         super().__init__(config)
@@ -297,13 +299,13 @@ class Stack(VanillaTransformerPreTrainedModel):
         """The one of both that was given, checked."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError(
-                f"{type(self).__name__} needs either input_ids or inputs_embeds, got "
+                f"The model needs either {self.prefix}input_ids or {self.prefix}inputs_embeds, got "
                 f"{'neither' if input_ids is None else 'both'}."
             )
         if inputs_embeds is not None:
             return inputs_embeds
         assert input_ids is not None
-        refuse_unknown_ids(input_ids, self.embed_tokens.num_embeddings, "input_ids")
+        refuse_unknown_ids(input_ids, self.embed_tokens.num_embeddings, f"{self.prefix}input_ids")
         return input_ids
 
 
@@ -337,6 +339,7 @@ class Encoder(Stack):
 class Decoder(Stack):
     """A stack of decoder layers: the words written so far, and the source, to the next word."""
 
+    prefix = "decoder_"
     _can_record_outputs = {
         "hidden_states": DecoderLayer,
         "attentions": OutputRecorder(Attention, index=1, layer_name="self_attn"),

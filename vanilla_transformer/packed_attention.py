@@ -99,12 +99,18 @@ class _PackedAttention(torch.autograd.Function):
 
 def _attention_weights(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
     """softmax(q . k + mask), in float32 and then in the precision of the query."""
-    scores = torch.bmm(query, key.transpose(1, 2)).float()
+    scores = _exact(torch.bmm(query, key.transpose(1, 2)))
     heads = len(scores) // len(mask)
     scores.view(-1, heads, *scores.shape[1:]).add_(mask)
     return torch.softmax(scores, dim=-1, out=scores).to(query.dtype)
 
 
 def _softmax_gradient(gradient: Tensor, weights: Tensor) -> Tensor:
-    exact = torch._softmax_backward_data(gradient.float(), weights.float(), -1, torch.float32)
+    exact = _exact(weights)
+    exact = torch._softmax_backward_data(_exact(gradient), exact, -1, exact.dtype)
     return exact.to(weights.dtype)
+
+
+def _exact(states: Tensor) -> Tensor:
+    """In float32, or as they are where that is more."""
+    return states.to(torch.promote_types(states.dtype, torch.float32))

@@ -72,6 +72,7 @@ def can_project(labels: Tensor, head: nn.Linear) -> bool:
     return (
         torch.is_grad_enabled()
         and type(head) in (FastLinear, nn.Linear)
+        and head.bias is None
         and "forward" not in vars(head)
         and not (head._forward_hooks or head._forward_pre_hooks)
         and is_eager_on_cpu(labels, head.weight)
@@ -95,6 +96,9 @@ class LossWithLazyLogits(Seq2SeqLMOutput):
     def __getitem__(self, key: str | int | slice) -> Any:
         name = list(self)[key] if isinstance(key, int) else key
         return self.logits if name == "logits" else super().__getitem__(name)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key] if key in self else default
 
 
 def with_lazy_logits(outputs: Seq2SeqLMOutput, compute: Callable[[], Tensor]) -> LossWithLazyLogits:
@@ -168,7 +172,7 @@ def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: flo
 def _add_weight_gradient(
     total: Tensor, gradients: Tensor, hidden: Tensor, *, is_first: bool
 ) -> None:
-    """total (+)= gradients.T @ hidden, for as many words of the vocabulary as stay in cache."""
+    """Sum up gradients.T @ hidden in total, some words at a time, which stay in cache."""
     transposed = hidden.t().contiguous()
     for start in range(0, len(total), WORDS_IN_CACHE):
         words = slice(start, start + WORDS_IN_CACHE)

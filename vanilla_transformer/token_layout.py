@@ -126,7 +126,8 @@ def packed_layouts(*sides: tuple[Tensor | None, Tensor | None]) -> list[PackedLa
     A side is its mask and any tensor `[batch, length, ...]`. Packing wants the padding at the end
     and at least one word in each sentence.
     """
-    lengths = [found for side in sides if (found := _lengths(*side)) is not None]
+    all_lengths = [_lengths(mask, template) for mask, template in sides]
+    lengths = [side for side in all_lengths if side is not None]
     if len(lengths) < len(sides):
         return None
     longest, order = torch.stack(lengths).amax(0).sort(descending=True)
@@ -143,16 +144,15 @@ def _lengths(mask: Tensor | None, template: Tensor | None) -> Tensor | None:
         return None
     batch, length = template.shape[:2]
     if mask is None:
-        return torch.full((batch,), length)
-    if mask.shape != (batch, length) or not is_eager_on_cpu(mask):
+        lengths = torch.full((batch,), length)
+    elif mask.shape != (batch, length) or not is_eager_on_cpu(mask):
         return None
-    lengths = mask.bool().sum(1)
-    is_prefix = torch.arange(length) < lengths.unsqueeze(1)
-    return (
-        lengths
-        if lengths.numel() and lengths.min() > 0 and (mask.bool() == is_prefix).all()
-        else None
-    )
+    else:
+        mask = mask.bool()
+        lengths = mask.sum(1)
+        if (mask != (torch.arange(length) < lengths.unsqueeze(1))).any():
+            return None
+    return lengths if batch and lengths.min() > 0 else None
 
 
 def _group_sizes(lengths: list[int]) -> Iterator[int]:

@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from accelerate.utils.dataclasses import get_module_class_from_name
-from toy_translation import make_collator, make_examples, make_model, make_pairs, make_tokenizer
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader
+from toy_translation import make_collator, make_examples, make_model, make_pairs, make_tokenizer
 from transformers import Trainer, TrainingArguments
 
 GLOBAL_BATCH = 8

@@ -1,0 +1,43 @@
+"""Importing the package adds next to nothing to what any model of the library needs."""
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from scripts.fresh_process import run_fresh
+
+import vanilla_transformer
+
+ROUNDS = 3
+BAR = 0.3  # seconds
+# `import transformers` alone imports nothing until a model is named; naming one imports, for any
+# model, torch and the library's modeling modules. What we add comes on top of that.
+PROGRAM = """
+import json, sys, time
+import torch
+from transformers import AutoModel, AutoModelForSeq2SeqLM, MarianMTModel
+before, started = set(sys.modules), time.process_time()
+import vanilla_transformer
+seconds = time.process_time() - started
+print(json.dumps([seconds, sorted({name.split(".")[0] for name in set(sys.modules) - before})]))
+"""
+
+
+@pytest.fixture(scope="module")
+def imports(tmp_path_factory):
+    """Seconds of several imports, each in a process of its own, and the libraries they loaded."""
+    folder = tmp_path_factory.mktemp("imports")
+    path = str(Path(vanilla_transformer.__file__).parents[1])
+    return [
+        json.loads(run_fresh("-c", PROGRAM, folder=folder, PYTHONPATH=path)) for _ in range(ROUNDS)
+    ]
+
+
+def test_an_import_adds_little_time_to_the_library_s(imports):
+    assert statistics.median(seconds for seconds, _ in imports) <= BAR
+
+
+def test_an_import_loads_no_other_library(imports):
+    for _, libraries in imports:
+        assert libraries == ["vanilla_transformer"]
