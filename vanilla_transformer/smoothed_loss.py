@@ -72,7 +72,7 @@ def can_project(labels: Tensor, head: nn.Linear) -> bool:
     return (
         torch.is_grad_enabled()
         and type(head) in (FastLinear, nn.Linear)
-        and head.bias is None
+        and head._parameters["bias"] is None
         and "forward" not in vars(head)
         and not (head._forward_hooks or head._forward_pre_hooks)
         and is_eager_on_cpu(labels, head.weight)
@@ -98,7 +98,7 @@ class LossWithLazyLogits(Seq2SeqLMOutput):
         return self.logits if name == "logits" else super().__getitem__(name)
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        return self[key] if key in self else default  # noqa: SIM401  # this is `get`
 
 
 def with_lazy_logits(outputs: Seq2SeqLMOutput, compute: Callable[[], Tensor]) -> LossWithLazyLogits:
