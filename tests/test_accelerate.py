@@ -152,7 +152,8 @@ def test_a_plan_travels_to_the_device_of_its_layer(model, sentence_pairs):
             ),
             with_kwargs=True,
         )
-    model(**sentence_pairs, output_attentions=True)
+    is_word = sentence_pairs["labels"] >= 0
+    model(**sentence_pairs, decoder_attention_mask=is_word, output_attentions=True)
     encoder_plan, decoder_plan = (send_to_device(plan, torch.device("meta")) for plan in plans)
 
     assert encoder_plan.mask.is_meta

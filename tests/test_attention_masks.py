@@ -40,9 +40,10 @@ def permitted(is_real, query_len, window, *, is_causal):
 
 def looks_of(mask, batch, query_len, key_len, *, is_causal=False):
     """What a mask of the library permits; without one, a kernel is told `is_causal`."""
-    mask = additive(mask, query_len, is_causal=is_causal)
-    looks = torch.ones(1, 1, 1, 1, dtype=torch.bool) if mask is None else mask == 0
-    return looks.expand(batch, 1, query_len, key_len)[:, 0]
+    if mask is None:
+        mask = torch.ones(query_len, key_len, dtype=torch.bool)
+        mask = (mask.tril() if is_causal and query_len > 1 else mask)[None, None]
+    return additive(mask).expand(batch, 1, query_len, key_len)[:, 0] == 0
 
 
 def configured(window, implementation):
@@ -115,13 +116,11 @@ def test_packed_words_see_what_padded_ones_see(window, is_causal):
 
 def test_an_additive_mask_is_zero_where_a_query_may_look():
     looks = torch.tensor([[True, False], [True, True]])
+    lowest = torch.finfo(torch.float32).min
 
-    assert additive(looks, 2, is_causal=False).tolist() == [
-        [0.0, torch.finfo(torch.float32).min],
-        [0.0, 0.0],
-    ]
-    assert additive(None, 2, is_causal=False) is None
-    assert torch.equal(additive(None, 2, is_causal=True) == 0, torch.ones(2, 2).tril().bool())
+    assert additive(looks).tolist() == [[0, lowest], [0, 0]]
+    assert additive(additive(looks)).tolist() == [[0, lowest], [0, 0]]
+    assert additive(None) is None
 
 
 # Through a whole model

@@ -8,11 +8,9 @@ import torch
 from torch.testing import assert_close
 
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
-from vanilla_transformer.attention_plan import AttentionPlan
 from vanilla_transformer.attention_scores import SCORES, ScaledDotProduct
 from vanilla_transformer.modeling_vanilla_transformer import Attention, eager_attention_forward
 from vanilla_transformer.position_encodings import POSITION_ENCODINGS
-from vanilla_transformer.token_layout import PADDED
 
 NEED_EAGER = [name for name, score in SCORES.items() if not score.is_dot_product]
 
@@ -76,31 +74,33 @@ def test_the_gradient_of_a_score_is_its_slope(name, tiny_config):
     assert torch.autograd.gradcheck(lambda *pair: our_scores(score, *pair), (query, key))
 
 
-@pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_attention_equals_its_loop(name, is_causal, build_tiny):
+def looped_attention(name, attention, states):
     """softmax(score(Q, K)) V for each head, joined and projected (3.2.1, 3.2.2)."""
-    model = build_tiny(attention_score=name, d_k=3, d_v=6)
-    attention = model.model.decoder.layers[0].self_attn
-    states = torch.randn(2, 5, 16)
     query, key, value = (
         getattr(attention, f"{letter}_proj")(states).unflatten(-1, (2, -1)).transpose(1, 2)
         for letter in "qkv"
     )
     scores = looped_scores(name, attention.score, query, key)
+    heads = torch.zeros(1, states.shape[1], 2, value.shape[-1])
+    for h, i in itertools.product(range(2), range(states.shape[1])):
+        seen = range(i + 1 if attention.is_causal else states.shape[1])
+        powers = [math.exp(scores[0, h, i, j]) for j in seen]
+        for j in seen:
+            heads[0, i, h] += powers[j] / sum(powers) * value[0, h, j]
+    return attention.out_proj(heads.flatten(2))
 
-    heads = torch.zeros(2, 5, 2, 6)
-    for b, h, i in itertools.product(range(2), range(2), range(5)):
-        seen = i + 1 if is_causal else 5
-        powers = [math.exp(scores[b, h, i, j]) for j in range(seen)]
-        for j in range(seen):
-            heads[b, i, h] += powers[j] / sum(powers) * value[b, h, j]
-    looped = attention.out_proj(heads.flatten(2))
 
-    mask = torch.full((5, 5), -1e9).triu(1) if is_causal else None
-    plan = AttentionPlan(mask, PADDED, source_mask=None, source_layout=PADDED, explicit=True)
-    attended, _ = attention(states, plan)
-    assert_close(attended, looped, rtol=0, atol=1e-6)
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_attention_equals_its_loop(name, stack, way, build_tiny):
+    model = build_tiny(attention_score=name, encoder_attention_heads=2, d_k=3, d_v=6).model
+    stack, seen = getattr(model, stack), []
+    attention = stack.layers[0].self_attn
+    attention.register_forward_hook(lambda _, inputs, output: seen.append((inputs[0], output[0])))
+    stack(torch.tensor([[5, 6, 7, 8, 2]]), use_cache=False)
+
+    ((states, attended),) = seen
+    assert_close(attended, looped_attention(name, attention, states), rtol=0, atol=1e-6)
 
 
 def test_scores_112_and_96_become_weights_088_and_012():

@@ -438,6 +438,14 @@ def test_a_model_in_parts_loads_whole(tiny_model, tmp_path):
     assert_same_weights(load(tmp_path), tiny_model)
 
 
+def test_a_model_saved_whole_over_its_parts_loads_whole(tiny_model, tmp_path):
+    tiny_model.save_pretrained(tmp_path, max_shard_size="4KB")
+    tiny_model.save_pretrained(tmp_path)
+
+    assert [file.name for file in tmp_path.glob("*.safetensors")] == ["model.safetensors"]
+    assert_same_weights(load(tmp_path), tiny_model)
+
+
 def test_a_folder_without_weights_is_refused(folder):
     (folder / "model.safetensors").unlink()
 

@@ -1,11 +1,13 @@
 """A saved folder is all that anybody needs: it carries the code, and loads without the package."""
 
 import json
+import re
 import shutil
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
 from scripts.fresh_process import SCRIPTS, run_fresh
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, Trainer, TrainingArguments
 
@@ -19,8 +21,9 @@ SEPARATE = {
     "attention_score": "additive",
     "attention_window": 2,
 }
+CHANGES = {"separate": SEPARATE, "untied": {"tie_word_embeddings": False}}
 CODE = {"modeling_vanilla_transformer.py", "configuration_vanilla_transformer.py"}
-WAYS_TO_SAVE = ("saved", "sharded", "checkpoint", "merged", "separate", "body")
+WAYS_TO_SAVE = ("saved", "sharded", "checkpoint", "merged", "separate", "untied", "body")
 REMOTE = "transformers_modules."
 
 
@@ -40,10 +43,10 @@ def root(tmp_path_factory):
 def models(root, build_tiny):
     """The model behind each of the folders in `root`, which came to be in different ways."""
     torch.manual_seed(0)
-    models = {name: build_tiny(**SEPARATE if name == "separate" else {}) for name in WAYS_TO_SAVE}
-    models["saved"].save_pretrained(root / "saved")
+    models = {name: build_tiny(**CHANGES.get(name, {})) for name in WAYS_TO_SAVE}
+    for name in ("saved", "separate", "untied"):
+        models[name].save_pretrained(root / name)
     models["sharded"].save_pretrained(root / "sharded", max_shard_size="4KB")
-    models["separate"].save_pretrained(root / "separate")
     models["body"].model.save_pretrained(root / "body")
     models["merged"] = merge_an_adapter(models["merged"])
     models["merged"].save_pretrained(root / "merged")
@@ -111,6 +114,26 @@ def test_every_way_to_save_writes_code_and_the_names_of_its_classes(name, models
             "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration"
         ),
     }
+
+
+SAVED_MATRICES = {
+    "saved": {"model.shared.weight"},
+    "untied": {"model.shared.weight", "lm_head.weight"},
+    "separate": {
+        "model.encoder.embed_tokens.weight",
+        "model.decoder.embed_tokens.weight",
+        "lm_head.weight",
+    },
+}
+
+
+@pytest.mark.parametrize("name", SAVED_MATRICES)
+def test_a_matrix_of_words_is_saved_once(name, models, root):
+    weights = load_file(root / name / "model.safetensors")
+
+    matrices = {key for key in weights if re.search("shared|embed_tokens|lm_head", key)}
+    assert matrices == SAVED_MATRICES[name]
+    assert sum(tensor.numel() for tensor in weights.values()) == models[name].num_parameters()
 
 
 def test_without_the_package_nothing_runs_before_the_user_trusts_the_folder(abroad):

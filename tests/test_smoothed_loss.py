@@ -424,6 +424,10 @@ def test_who_reads_logits_gets_them(read, lazy, recipe):
     assert torch.equal(read(lazy), recipe.logits)
 
 
+def test_what_is_absent_is_the_default(lazy):
+    assert lazy.get("past_key_values", "nothing") == "nothing"
+
+
 def test_logits_are_made_once(lazy, recipe):
     for _ in range(3):
         lazy.logits, lazy["logits"], lazy[1], lazy.to_tuple()

@@ -29,9 +29,8 @@ def decoder_mask(
 ) -> Tensor | None:
     """Every word sees itself and the words before it (3.2.3), or the nearest of them."""
     overlay = _neighbourhood(config.attention_window)
-    return create_causal_mask(
-        config, template, attention_mask, past_key_values, and_mask_function=overlay
-    )
+    cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+    return create_causal_mask(config, template, attention_mask, cache, and_mask_function=overlay)
 
 
 def source_mask(
@@ -44,14 +43,8 @@ def source_mask(
     return create_bidirectional_mask(config, template, attention_mask, encoder_hidden_states=source)
 
 
-def additive(mask: Tensor | None, template: Tensor, *, is_causal: bool) -> Tensor | None:
-    """A mask to add to scores: 0 where a query may look, the most negative number elsewhere.
-
-    Without a mask a fused kernel would be told `is_causal`; here the triangle is drawn.
-    """
-    length = template.shape[1]
-    if mask is None and is_causal and length > 1:
-        mask = torch.ones(length, length, dtype=torch.bool, device=template.device).tril()
+def additive(mask: Tensor | None) -> Tensor | None:
+    """A mask to add to scores: 0 where a query may look, the most negative number elsewhere."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     floor = torch.finfo(torch.float32).min

@@ -29,10 +29,10 @@ class AttentionPlan:
     """What every layer of a stack is told: how tokens lie, who sees whom, and by which way."""
 
     mask: Mask
-    layout: TokenLayout = PADDED
-    source_mask: Mask = None
-    source_layout: TokenLayout = PADDED
-    explicit: bool = False  # plain products in place of the configured kernel
+    layout: TokenLayout
+    source_mask: Mask
+    source_layout: TokenLayout
+    explicit: bool  # plain products in place of the configured kernel
 
 
 def plan_encoder(
@@ -42,16 +42,15 @@ def plan_encoder(
     kwargs: dict[str, Any],
 ) -> AttentionPlan:
     """The plan for a source `[batch, length, ...]`, of which only shape and dtype matter."""
-    length = template.shape[1]
+    length, window = template.shape[1], config.attention_window
     packs = _packs(config, length * length, kwargs)
     if packs and (layouts := packed_layouts((attention_mask, template))):
         (layout,) = layouts
-        window = config.attention_window
-        return AttentionPlan(packed_masks(layout, layout, is_causal=False, window=window), layout)
+        masks = packed_masks(layout, layout, is_causal=False, window=window)
+        return AttentionPlan(masks, layout, None, layout, explicit=False)
     mask = encoder_mask(config, template, attention_mask)
-    if not _attends_explicitly(config, template, length, kwargs):
-        return AttentionPlan(mask)
-    return AttentionPlan(additive(mask, template, is_causal=False), explicit=True)
+    explicit = _attends_explicitly(config, template, length, kwargs)
+    return AttentionPlan(additive(mask) if explicit else mask, PADDED, None, PADDED, explicit)
 
 
 def plan_decoder(
@@ -64,30 +63,22 @@ def plan_decoder(
     kwargs: dict[str, Any],
 ) -> AttentionPlan:
     """The plan for a target over itself and over its source."""
-    length = template.shape[1]
+    length, window = template.shape[1], config.attention_window
     key_len = length if source is None else max(length, source.shape[1])
     packs = past_key_values is None and _packs(config, length * key_len, kwargs)
     sides = (attention_mask, template), (source_attention_mask, source)
     if packs and (layouts := packed_layouts(*sides)):
         layout, source_layout = layouts
-        window = config.attention_window
-        return AttentionPlan(
-            packed_masks(layout, layout, is_causal=True, window=window),
-            layout,
-            packed_masks(layout, source_layout, is_causal=False, window=None),
-            source_layout,
-        )
-    cache = getattr(past_key_values, "self_attention_cache", past_key_values)
-    mask, cross_mask = decoder_mask(config, template, attention_mask, cache), None
+        masks = packed_masks(layout, layout, is_causal=True, window=window)
+        cross_masks = packed_masks(layout, source_layout, is_causal=False, window=None)
+        return AttentionPlan(masks, layout, cross_masks, source_layout, explicit=False)
+    mask, cross_mask = decoder_mask(config, template, attention_mask, past_key_values), None
     if source is not None:
         cross_mask = source_mask(config, template, source_attention_mask, source)
-    if not _attends_explicitly(config, template, key_len, kwargs):
-        return AttentionPlan(mask, source_mask=cross_mask)
-    return AttentionPlan(
-        additive(mask, template, is_causal=True),
-        source_mask=additive(cross_mask, template, is_causal=False),
-        explicit=True,
-    )
+    explicit = _attends_explicitly(config, template, key_len, kwargs)
+    if explicit:
+        mask, cross_mask = additive(mask), additive(cross_mask)
+    return AttentionPlan(mask, PADDED, cross_mask, PADDED, explicit)
 
 
 def records_layers(config: VanillaTransformerConfig, kwargs: dict[str, Any]) -> bool:

@@ -26,6 +26,7 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .attention_masks import decoder_mask
 from .attention_plan import AttentionPlan, plan_decoder, plan_encoder, records_layers
 from .attention_scores import SCORES
 from .configuration_vanilla_transformer import VanillaTransformerConfig
@@ -72,6 +73,8 @@ def eager_attention_forward(
     scores = module.score.compare(query, key)
     if attention_mask is not None:
         scores = scores + attention_mask
+    elif module.is_causal and query.shape[-2] > 1:  # without a mask, as in the library's kernels
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -math.inf)
     exact = torch.promote_types(scores.dtype, torch.float32)
     weights = torch.softmax(scores, dim=-1, dtype=exact).to(value.dtype)
     attended = torch.matmul(nn.functional.dropout(weights, dropout), value)
@@ -410,6 +413,12 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         if config.share_encoder_decoder_embeddings:
             self._tp_plan["shared"] = "embedding_rowwise"  # as the library does for embed_tokens
 
+    def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
+        """The stacks share their table whether or not the projection is tied to it."""
+        if all_submodels:
+            return super().get_expanded_tied_weights_keys(all_submodels=True)
+        return dict(self._tied_weights_keys or {})
+
     def get_input_embeddings(self) -> nn.Module:
         """The shared table, or the source's where each side has its own."""
         return self.encoder.embed_tokens
@@ -581,6 +590,17 @@ class VanillaTransformerForConditionalGeneration(
             and self.loss_function is smoothed_cross_entropy
             and can_project(labels, self.lm_head)
         )
+
+    @staticmethod
+    def create_masks_for_generate(
+        config: VanillaTransformerConfig,
+        inputs_embeds: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: Cache | None,
+        **kwargs: Any,
+    ) -> Tensor | None:
+        """What `generate` calls to draw the masks of a static cache ahead."""
+        return decoder_mask(config, inputs_embeds, attention_mask, past_key_values)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the library's collators call to give the decoder its input."""
