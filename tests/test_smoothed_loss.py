@@ -18,10 +18,10 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from vanilla_transformer import smoothed_loss
 from vanilla_transformer.fast_linear import FastLinear
 from vanilla_transformer.smoothed_loss import (
+    LossWithLazyLogits,
     can_project,
     projected_loss,
     smoothed_cross_entropy,
-    with_lazy_logits,
 )
 from vanilla_transformer.word_ids import IGNORED
 
@@ -376,7 +376,7 @@ def recipe():
 @pytest.fixture
 def lazy(recipe):
     outputs = Seq2SeqLMOutput(loss=torch.tensor(1.5), encoder_last_hidden_state=torch.ones(2, 4, 6))
-    return with_lazy_logits(outputs, lambda: recipe())  # a closure, as the model's
+    return LossWithLazyLogits(**{**outputs, "logits": lambda: recipe()})  # a closure
 
 
 WITHOUT_LOGITS = {

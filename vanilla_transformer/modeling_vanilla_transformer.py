@@ -35,10 +35,10 @@ from .fast_linear import FastLinear
 from .packed_attention import packed_attention_forward
 from .position_encodings import POSITION_ENCODINGS
 from .smoothed_loss import (
+    LossWithLazyLogits,
     can_project,
     projected_loss,
     smoothed_cross_entropy,
-    with_lazy_logits,
 )
 from .token_layout import PackedLayout, TokenLayout
 from .word_ids import IGNORED, refuse_unknown_ids, shift_right, up_to_last_label
@@ -260,13 +260,8 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
         """Two short sentences, the second padded."""
-        ids = torch.tensor([[5, 6, 7, 8], [5, 6, 7, self.config.pad_token_id or 0]])
-        mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
-        return {
-            "input_ids": ids.to(self.device),
-            "attention_mask": mask.to(self.device),
-            "decoder_input_ids": ids.to(self.device),
-        }
+        ids = torch.tensor([[5, 6, 7, 8], [5, 6, 7, 0]], device=self.device)
+        return {"input_ids": ids, "attention_mask": ids.ne(0), "decoder_input_ids": ids}
 
 
 class Stack(VanillaTransformerPreTrainedModel):
@@ -547,7 +542,8 @@ class VanillaTransformerForConditionalGeneration(
             )
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-            lean = self._learns_lean(labels)
+            lean = self.training and self.loss_function is smoothed_cross_entropy
+            lean = lean and can_project(labels, self.lm_head)  # then only the loss is made
             if lean and decoder_attention_mask is None and not records_layers(self.config, kwargs):
                 decoder_attention_mask = up_to_last_label(labels)
         elif use_cache is None and self.training:
@@ -577,19 +573,10 @@ class VanillaTransformerForConditionalGeneration(
         }
         if lean:
             loss = projected_loss(hidden_states, self.lm_head.weight, labels, **objective)
-            outputs = Seq2SeqLMOutput(loss=loss, **outputs)
-            return with_lazy_logits(outputs, lambda: self.lm_head(kept))
+            return LossWithLazyLogits(loss=loss, logits=lambda: self.lm_head(kept), **outputs)
         logits = self.lm_head(hidden_states)  # every label counts, whatever logits are kept
         loss = self.loss_function(logits, labels, vocab_size=self.lm_head.out_features, **objective)
         return Seq2SeqLMOutput(loss=loss, logits=last_positions(logits, logits_to_keep), **outputs)
-
-    def _learns_lean(self, labels: Tensor) -> bool:
-        """Whether only the loss is of interest: a training step with our own loss and head."""
-        return (
-            self.training
-            and self.loss_function is smoothed_cross_entropy
-            and can_project(labels, self.lm_head)
-        )
 
     @staticmethod
     def create_masks_for_generate(

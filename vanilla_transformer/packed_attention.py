@@ -44,8 +44,8 @@ def packed_masks(
             allowed = allowed & (distance >= 0)
         if window is not None:
             allowed = allowed & (distance.abs() <= window)
-        lowest = torch.finfo(torch.float32).min
-        masks.append(torch.zeros(allowed.shape).masked_fill_(~allowed, lowest))
+        allowed = allowed | ~queries.is_real[:, None, :, None]  # no row without a key: no nan
+        masks.append(torch.zeros(allowed.shape).masked_fill_(~allowed, -torch.inf))
     return masks
 
 
@@ -89,7 +89,8 @@ class _PackedAttention(torch.autograd.Function):
             if kept is not None:
                 used = scale_kept(kept, ctx.dropout, weights)
                 for_weights = scale_kept(kept, ctx.dropout, for_weights)
-            for_scores = _softmax_gradient(for_weights, weights).mul_(ctx.scaling)
+            for_scores = torch._softmax_backward_data(for_weights, weights, -1, weights.dtype)
+            for_scores.mul_(ctx.scaling)
             queries.write_tokens(torch.bmm(for_scores, keys.rectangle_of(key)), gradients[0])
             for_key = torch.bmm(for_scores.transpose(1, 2), queries.rectangle_of(query))
             keys.write_tokens(for_key, gradients[1])
@@ -98,19 +99,8 @@ class _PackedAttention(torch.autograd.Function):
 
 
 def _attention_weights(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
-    """softmax(q . k + mask), in float32 and then in the precision of the query."""
-    scores = _exact(torch.bmm(query, key.transpose(1, 2)))
+    """softmax(q . k + mask), which torch computes in float32 whatever the query's precision."""
+    scores = torch.bmm(query, key.transpose(1, 2))
     heads = len(scores) // len(mask)
-    scores.view(-1, heads, *scores.shape[1:]).add_(mask)
-    return torch.softmax(scores, dim=-1, out=scores).to(query.dtype)
-
-
-def _softmax_gradient(gradient: Tensor, weights: Tensor) -> Tensor:
-    exact = _exact(weights)
-    exact = torch._softmax_backward_data(_exact(gradient), exact, -1, exact.dtype)
-    return exact.to(weights.dtype)
-
-
-def _exact(states: Tensor) -> Tensor:
-    """In float32, or as they are where that is more."""
-    return states.to(torch.promote_types(states.dtype, torch.float32))
+    scores.view(-1, heads, *scores.shape[1:]).add_(mask.to(scores.dtype))
+    return torch.softmax(scores, dim=-1, out=scores)

@@ -19,7 +19,7 @@ from .fast_linear import FastLinear, is_eager_on_cpu, multiply_transposed
 from .word_ids import IGNORED
 
 BYTES_AT_ONCE = 30 * 2**20  # of logits; the allocator reuses so much without asking the system
-ROWS_IN_CACHE = 64  # rows of logits that stay in a processor's cache while we work on them
+ROWS_IN_CACHE = 32  # rows of logits that stay in a processor's cache while we work on them
 WORDS_IN_CACHE = 1024  # columns of logits likewise
 
 
@@ -99,13 +99,6 @@ class LossWithLazyLogits(Seq2SeqLMOutput):
 
     def get(self, key: str, default: Any = None) -> Any:
         return self[key] if key in self else default  # noqa: SIM401  # this is `get`
-
-
-def with_lazy_logits(outputs: Seq2SeqLMOutput, compute: Callable[[], Tensor]) -> LossWithLazyLogits:
-    """The same outputs, and logits that `compute` makes when they are read."""
-    lazy = LossWithLazyLogits(**{**outputs, "logits": outputs.loss})  # a stand-in keeps the place
-    lazy.logits = compute
-    return lazy
 
 
 def _number_of_items(labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
