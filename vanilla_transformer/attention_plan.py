@@ -5,9 +5,10 @@ for; on a CPU, and for sentences of everyday length, plain matrix products are f
 ones faster still. Whoever wants to see attentions or hidden states gets whole rectangles.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
+import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
@@ -33,6 +34,14 @@ class AttentionPlan:
     source_mask: Mask
     source_layout: TokenLayout
     explicit: bool  # plain products in place of the configured kernel
+
+    def to(self, device: torch.device, **kwargs: Any) -> Self:
+        """Move the masks; accelerate asks this of whatever a layer on another device is given."""
+        mask, source_mask = (
+            mask if mask is None or isinstance(mask, list) else mask.to(device, **kwargs)
+            for mask in (self.mask, self.source_mask)
+        )
+        return replace(self, mask=mask, source_mask=source_mask)
 
 
 def plan_encoder(

@@ -8,6 +8,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from difflib import get_close_matches
+from os import PathLike
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import torch
@@ -32,7 +33,8 @@ OTHER_TYPES: dict[str, Any] = {
     "num_labels": int | None,
     **dict.fromkeys(("auto_map", "custom_pipelines", "id2label", "label2id"), dict | None),
     **dict.fromkeys(("dtype", "torch_dtype"), str | torch.dtype | None),
-    **dict.fromkeys(("name_or_path", "_name_or_path", "transformers_version"), str | None),
+    **dict.fromkeys(("name_or_path", "_name_or_path"), str | PathLike | None),
+    "transformers_version": str | None,
     **dict.fromkeys(("output_attentions", "output_hidden_states", "return_dict"), bool | None),
 }
 

@@ -21,7 +21,7 @@ from transformers.modeling_outputs import (
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
@@ -34,6 +34,7 @@ from .fast_dropout import FastDropout
 from .fast_linear import FastLinear
 from .packed_attention import packed_attention_forward
 from .position_encodings import POSITION_ENCODINGS
+from .saved_folder import SavedFolderModel
 from .smoothed_loss import (
     LossWithLazyLogits,
     can_project,
@@ -221,7 +222,7 @@ class DecoderLayer(GradientCheckpointingLayer):
         return self.final_layer_norm(hidden_states + self.dropout(self.fc2(inner)))
 
 
-class VanillaTransformerPreTrainedModel(PreTrainedModel):
+class VanillaTransformerPreTrainedModel(SavedFolderModel):
     """What the model classes share: what the library may do with them, and how weights begin."""
 
     config_class = VanillaTransformerConfig
@@ -288,10 +289,10 @@ class Stack(VanillaTransformerPreTrainedModel):
         return self.dropout(embeddings * self.embed_scale + encodings)
 
     def template_of(self, words: Tensor) -> Tensor:
-        """A tensor with shape and dtype of the embeddings, and no values."""
+        """A tensor with shape and dtype of the embeddings, which may be offloaded; no values."""
         if words.is_floating_point():
             return words
-        return self.embed_tokens.weight.new_empty(*words.shape, 0)
+        return self.embed_tokens.weight.new_empty((*words.shape, 0), device=words.device)
 
     def words_of(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """The one of both that was given, checked."""
@@ -303,7 +304,7 @@ class Stack(VanillaTransformerPreTrainedModel):
         if inputs_embeds is not None:
             return inputs_embeds
         assert input_ids is not None
-        refuse_unknown_ids(input_ids, self.embed_tokens.num_embeddings, f"{self.prefix}input_ids")
+        refuse_unknown_ids(input_ids, len(self.embed_tokens.weight), f"{self.prefix}input_ids")
         return input_ids
 
 
@@ -393,6 +394,8 @@ class Decoder(Stack):
 
 class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
     """Encoder and decoder, with embeddings shared between them (3.4) or one table for each."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]  # of a model that was saved with its head
 
     def __init__(self, config: VanillaTransformerConfig) -> None:
         super().__init__(config)
