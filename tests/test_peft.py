@@ -37,7 +37,6 @@ def mergeable(name, build_tiny):
 
 
 def with_lora(model, name, **changes):
-    torch.manual_seed(1)
     settings = {"task_type": TASK, "r": 4, "lora_alpha": 16} | LORAS[name] | changes
     return get_peft_model(model, LoraConfig(**settings))
 

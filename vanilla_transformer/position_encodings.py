@@ -15,9 +15,11 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """Encodings `[length, d_model]` of positions `[length]`, in float32."""
-        even = torch.arange(0, self.d_model, 2, device=positions.device, dtype=torch.float32)
-        angles = positions.float().unsqueeze(-1) * torch.pow(10000.0, -even / self.d_model)
-        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+        # In float32, position 1,000 would be 1e-4 off. Apple's GPUs have nothing better.
+        exact = torch.float32 if positions.device.type == "mps" else torch.float64
+        even = torch.arange(0, self.d_model, 2, device=positions.device, dtype=exact)
+        angles = positions.to(exact).unsqueeze(-1) * torch.pow(10000.0, -even / self.d_model)
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).float()
 
 
 class LearnedPositions(nn.Embedding):
