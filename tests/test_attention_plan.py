@@ -38,8 +38,8 @@ def plan_both(config, mask, length, kwargs, device=None):
     """The plan of an encoder, and of a decoder whose source it is."""
     template = words(length, device)
     return (
-        plan_encoder(config, template, mask, kwargs),
-        plan_decoder(config, template, None, template, mask, None, kwargs),
+        plan_encoder(config, template, mask, kwargs, may_pack=True),
+        plan_decoder(config, template, None, template, mask, None, kwargs, may_pack=True),
     )
 
 
@@ -117,13 +117,13 @@ def test_a_recorded_graph_calls_the_kernel(stack, recording, monkeypatch):
     "cache", [DynamicCache(), EncoderDecoderCache(DynamicCache(), DynamicCache())]
 )
 def test_with_a_cache_nothing_is_packed(cache):
-    plan = plan_decoder(configured(), words(), None, words(), RIGHT, cache, {})
+    plan = plan_decoder(configured(), words(), None, words(), RIGHT, cache, {}, may_pack=True)
 
     assert way_of(plan) == PRODUCTS
 
 
 def test_a_decoder_without_a_source_is_not_packed():
-    plan = plan_decoder(configured(), words(), None, None, None, None, {})
+    plan = plan_decoder(configured(), words(), None, None, None, None, {}, may_pack=True)
 
     assert way_of(plan) == PRODUCTS
     assert plan.source_mask is None
@@ -131,7 +131,7 @@ def test_a_decoder_without_a_source_is_not_packed():
 
 @pytest.mark.parametrize(("mask", "source_mask"), [(LEFT, RIGHT), (RIGHT, LEFT)])
 def test_one_side_padded_at_the_start_keeps_both_padded(mask, source_mask):
-    plan = plan_decoder(configured(), words(), mask, words(), source_mask, None, {})
+    plan = plan_decoder(configured(), words(), mask, words(), source_mask, None, {}, may_pack=True)
 
     assert way_of(plan) == PRODUCTS
     assert plan.source_layout is plan.layout
@@ -142,7 +142,9 @@ def test_one_side_padded_at_the_start_keeps_both_padded(mask, source_mask):
     [(200, 300, PACKED), (200, 400, KERNEL), (300, 5, KERNEL), (5, 400, PACKED)],
 )
 def test_the_number_of_pairs_counts_not_the_length_of_a_side(length, source_length, way):
-    plan = plan_decoder(configured(), words(length), None, words(source_length), None, None, {})
+    plan = plan_decoder(
+        configured(), words(length), None, words(source_length), None, None, {}, may_pack=True
+    )
 
     assert way_of(plan) == way
 

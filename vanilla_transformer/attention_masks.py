@@ -48,7 +48,9 @@ def additive(mask: Tensor | None) -> Tensor | None:
     if mask is None or mask.dtype != torch.bool:
         return mask
     floor = torch.finfo(torch.float32).min
-    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, floor)
+    return torch.zeros(mask.shape, dtype=torch.float32, device=mask.device).masked_fill_(
+        ~mask, floor
+    )
 
 
 def _neighbourhood(window: int | None) -> Callable[..., Tensor] | None:

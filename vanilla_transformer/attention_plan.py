@@ -49,10 +49,11 @@ def plan_encoder(
     template: Tensor,
     attention_mask: Tensor | None,
     kwargs: dict[str, Any],
+    may_pack: bool,
 ) -> AttentionPlan:
     """The plan for a source `[batch, length, ...]`, of which only shape and dtype matter."""
     length, window = template.shape[1], config.attention_window
-    packs = _packs(config, length * length, kwargs)
+    packs = may_pack and _packs(config, length * length, kwargs)
     if packs and (layouts := packed_layouts((attention_mask, template))):
         (layout,) = layouts
         masks = packed_masks(layout, layout, is_causal=False, window=window)
@@ -70,11 +71,13 @@ def plan_decoder(
     source_attention_mask: Tensor | None,
     past_key_values: Cache | None,
     kwargs: dict[str, Any],
+    may_pack: bool,
 ) -> AttentionPlan:
     """The plan for a target over itself and over its source."""
     length, window = template.shape[1], config.attention_window
     key_len = length if source is None else max(length, source.shape[1])
-    packs = past_key_values is None and _packs(config, length * key_len, kwargs)
+    packs = may_pack and past_key_values is None
+    packs = packs and _packs(config, length * key_len, kwargs)
     sides = (attention_mask, template), (source_attention_mask, source)
     if packs and (layouts := packed_layouts(*sides)):
         layout, source_layout = layouts
@@ -88,6 +91,15 @@ def plan_decoder(
     if explicit:
         mask, cross_mask = additive(mask), additive(cross_mask)
     return AttentionPlan(mask, PADDED, cross_mask, PADDED, explicit)
+
+
+def may_pack(words: Tensor, stack: Any) -> bool:
+    """Whether a stack is with its words on one CPU, and no hook awaits its whole rectangles."""
+    return (
+        is_eager_on_cpu(words)
+        and stack.get_input_embeddings().weight.device == words.device
+        and not any(module._forward_pre_hooks for module in stack.layers.modules())
+    )
 
 
 def records_layers(config: VanillaTransformerConfig, kwargs: dict[str, Any]) -> bool:

@@ -58,10 +58,11 @@ class Cosine(DotProduct):
     """A score of q . k / (|q| |k|) (content-based, Graves et al. 2014): only directions count."""
 
     def prepare_query(self, query: Tensor) -> Tensor:
-        return functional.normalize(query, dim=-1)
+        exact = query.to(torch.promote_types(query.dtype, torch.float32))
+        return functional.normalize(exact, dim=-1).to(query.dtype)
 
     def prepare_key(self, key: Tensor) -> Tensor:
-        return functional.normalize(key, dim=-1)
+        return self.prepare_query(key)
 
 
 class Additive(DotProduct):

@@ -45,7 +45,8 @@ class _Dropout(torch.autograd.Function):
 
 def draw_mask(like: Tensor, probability: float) -> Tensor:
     """1 where a value is kept, 0 where it is dropped, in the shape of `like`."""
-    draws = torch.empty(-(-like.numel() // VALUES_PER_DRAW), dtype=torch.int64)
+    count = -(-like.numel() // VALUES_PER_DRAW)
+    draws = torch.empty(count, dtype=torch.int64, device="cpu")
     pairs = draws.random_(-(2**63), None).view(torch.int16)[: like.numel()]
     dropped = min(round(probability * LEVELS), LEVELS - 1)
     return pairs.ge_(dropped - LEVELS // 2).view(like.shape)
@@ -55,6 +56,6 @@ def scale_kept(kept: Tensor, probability: float, values: Tensor) -> Tensor:
     """The kept values, larger by 1 / (1 - probability) so that their expectation stays."""
     scale = 1 / (1 - probability)
     if values.element_size() == kept.element_size():  # 1 times the bits of the scale is the scale
-        bits = torch.tensor(scale, dtype=values.dtype).view(kept.dtype)
+        bits = torch.tensor(scale, dtype=values.dtype, device="cpu").view(kept.dtype)
         return torch.mul(kept, bits).view(values.dtype).mul_(values)
     return kept.to(values.dtype).mul_(scale).mul_(values)

@@ -1,8 +1,9 @@
-"""Linear layers that take the fastest exact way through a CPU.
+"""Linear layers whose float32 products go through oneDNN on a CPU.
 
 torch sends float32 matrices to MKL, which has no AVX-512 path on AMD processors; the same product
-through oneDNN takes less than half the time there. bfloat16 goes through oneDNN already. A probe
-compares both ways once and keeps MKL wherever oneDNN is absent or gives up float32 precision.
+through oneDNN takes less than half the time there (other processors were not measured). bfloat16
+goes through oneDNN already. A probe makes one product first and leaves torch its own way where
+oneDNN is absent or gives up float32 precision.
 """
 
 from functools import lru_cache
@@ -81,8 +82,8 @@ def onednn_is_exact() -> bool:
     """Multiply two small matrices both ways: the product must exist and be a float32 product."""
     if not torch.backends.mkldnn.is_available():
         return False
-    left = torch.linspace(-1, 1, 48 * 64).view(48, 64)
-    right = torch.linspace(1, -2, 32 * 64).view(32, 64)
+    left = torch.linspace(-1, 1, 48 * 64, dtype=torch.float32, device="cpu").view(48, 64)
+    right = torch.linspace(1, -2, 32 * 64, dtype=torch.float32, device="cpu").view(32, 64)
     try:
         product = torch.ops.mkldnn._linear_pointwise(
             left, right.t().contiguous().t(), None, "none", [], ""

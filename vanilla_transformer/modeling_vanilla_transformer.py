@@ -27,7 +27,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention_masks import decoder_mask
-from .attention_plan import AttentionPlan, plan_decoder, plan_encoder, records_layers
+from .attention_plan import AttentionPlan, may_pack, plan_decoder, plan_encoder, records_layers
 from .attention_scores import SCORES
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .fast_dropout import FastDropout
@@ -38,11 +38,12 @@ from .saved_folder import SavedFolderModel
 from .smoothed_loss import (
     LossWithLazyLogits,
     can_project,
+    logits_later,
     projected_loss,
     smoothed_cross_entropy,
 )
-from .token_layout import PackedLayout, TokenLayout
-from .word_ids import IGNORED, refuse_unknown_ids, shift_right, up_to_last_label
+from .token_layout import PackedLayout, TokenLayout, last_positions
+from .word_ids import refuse_other_lengths, refuse_unknown_ids, shift_right, up_to_last_label
 
 COLUMN_THEN_ROW = {
     "layers.*.self_attn.q_proj": "colwise",
@@ -52,13 +53,6 @@ COLUMN_THEN_ROW = {
     "layers.*.fc1": "colwise",
     "layers.*.fc2": "rowwise",
 }
-
-
-def last_positions(states: Tensor, how_many: int | Tensor) -> Tensor:
-    """The last positions of `[batch, length, width]`, all for 0, or those that a tensor names."""
-    if isinstance(how_many, int):
-        return states[:, -how_many:] if how_many else states
-    return states[:, how_many]
 
 
 def eager_attention_forward(
@@ -256,6 +250,11 @@ class VanillaTransformerPreTrainedModel(SavedFolderModel):
                     f"got {requested_attention!r}."
                 )
             requested_attention = "eager"
+        if self.config.attention_window and "flash" in (requested_attention or ""):
+            raise ValueError(
+                "attention_window needs attn_implementation='eager', 'sdpa' or 'flex_attention', "
+                f"got {requested_attention!r}: flash kernels see no window."
+            )
         return super().get_correct_attn_implementation(requested_attention, is_init_check)
 
     @property
@@ -328,7 +327,8 @@ class Encoder(Stack):
         **kwargs: Any,
     ) -> BaseModelOutput:
         words = self.words_of(input_ids, inputs_embeds)
-        plan = plan_encoder(self.config, self.template_of(words), attention_mask, kwargs)
+        template, packable = self.template_of(words), may_pack(words, self)
+        plan = plan_encoder(self.config, template, attention_mask, kwargs, packable)
         hidden_states = self.embed(words, plan.layout)
         for layer in self.layers:
             hidden_states = layer(hidden_states, plan, **kwargs)
@@ -377,6 +377,7 @@ class Decoder(Stack):
             encoder_attention_mask,
             past_key_values,
             kwargs,
+            may_pack(words, self),
         )
         source = encoder_hidden_states
         if source is not None:
@@ -540,14 +541,14 @@ class VanillaTransformerForConditionalGeneration(
         lean = False
         if labels is not None:
             use_cache = False
-            refuse_unknown_ids(
-                labels.masked_fill(labels == IGNORED, 0), self.lm_head.out_features, "labels"
-            )
+            refuse_unknown_ids(labels, self.lm_head.out_features, "labels")
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+            refuse_other_lengths(labels, decoder_input_ids, decoder_inputs_embeds)
             lean = self.training and self.loss_function is smoothed_cross_entropy
             lean = lean and can_project(labels, self.lm_head)  # then only the loss is made
-            if lean and decoder_attention_mask is None and not records_layers(self.config, kwargs):
+            whole = past_key_values is None and not records_layers(self.config, kwargs)
+            if lean and whole and decoder_attention_mask is None:
                 decoder_attention_mask = up_to_last_label(labels)
         elif use_cache is None and self.training:
             use_cache = False
@@ -576,7 +577,7 @@ class VanillaTransformerForConditionalGeneration(
         }
         if lean:
             loss = projected_loss(hidden_states, self.lm_head.weight, labels, **objective)
-            return LossWithLazyLogits(loss=loss, logits=lambda: self.lm_head(kept), **outputs)
+            return LossWithLazyLogits(loss=loss, logits=logits_later(self.lm_head, kept), **outputs)
         logits = self.lm_head(hidden_states)  # every label counts, whatever logits are kept
         loss = self.loss_function(logits, labels, vocab_size=self.lm_head.out_features, **objective)
         return Seq2SeqLMOutput(loss=loss, logits=last_positions(logits, logits_to_keep), **outputs)

@@ -39,13 +39,14 @@ def packed_masks(
     masks = []
     for queries, keys in zip(layout.groups, key_layout.groups, strict=True):
         allowed = keys.is_real[:, None, None, :].expand(-1, 1, queries.length, -1)
-        distance = torch.arange(queries.length).unsqueeze(1) - torch.arange(keys.length)
+        distance = queries.positions.unsqueeze(1) - keys.positions
         if is_causal:
             allowed = allowed & (distance >= 0)
         if window is not None:
             allowed = allowed & (distance.abs() <= window)
         allowed = allowed | ~queries.is_real[:, None, :, None]  # no row without a key: no nan
-        masks.append(torch.zeros(allowed.shape).masked_fill_(~allowed, -torch.inf))
+        zeros = torch.zeros(allowed.shape, dtype=torch.float32, device="cpu")
+        masks.append(zeros.masked_fill_(~allowed, -torch.inf))
     return masks
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .fast_linear import is_eager_on_cpu
 
 
 class SinusoidalPositions(nn.Module):
@@ -30,11 +31,8 @@ class LearnedPositions(nn.Embedding):
 
     def forward(self, positions: Tensor) -> Tensor:
         """Encodings `[length, d_model]` of positions `[length]`."""
-        if (
-            not torch.compiler.is_compiling()
-            and positions.numel()
-            and positions[-1] >= self.num_embeddings
-        ):
+        can_look = is_eager_on_cpu(positions) and positions.numel() > 0  # without any waiting
+        if can_look and positions[-1] >= self.num_embeddings:
             raise ValueError(
                 f"position_encoding='learned' knows {self.num_embeddings} positions "
                 f"(max_position_embeddings), got position {int(positions[-1])}: "

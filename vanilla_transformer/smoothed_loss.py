@@ -77,7 +77,26 @@ def can_project(labels: Tensor, head: nn.Linear) -> bool:
         and not (head._forward_hooks or head._forward_pre_hooks)
         and is_eager_on_cpu(labels, head.weight)
         and head.weight.dtype in (torch.float32, torch.bfloat16)
+        and not (
+            torch.is_autocast_enabled("cpu")
+            and torch.get_autocast_dtype("cpu") == torch.float16  # gradients await their scaling
+        )
     )
+
+
+def logits_later(head: nn.Linear, hidden_states: Tensor) -> Callable[[], Tensor]:
+    """What computes the logits of a training step when, and if, somebody reads them."""
+    version = head.weight._version
+
+    def compute() -> Tensor:
+        if head.weight._version != version:
+            raise RuntimeError(
+                "logits must be read before the weights change, got changed weights: read "
+                "outputs.logits before optimizer.step()."
+            )
+        return head(hidden_states)
+
+    return compute
 
 
 class LossWithLazyLogits(Seq2SeqLMOutput):
@@ -105,7 +124,9 @@ def _number_of_items(labels: Tensor, num_items_in_batch: Tensor | int | None) ->
     """What the summed loss is divided by; at least 1, so that a batch without a label costs 0."""
     if num_items_in_batch is None:
         num_items_in_batch = (labels != IGNORED).sum()
-    return torch.as_tensor(num_items_in_batch).clamp(min=1)
+    if not isinstance(num_items_in_batch, Tensor):
+        num_items_in_batch = torch.tensor(num_items_in_batch, device=labels.device)
+    return num_items_in_batch.clamp(min=1)
 
 
 class _ProjectedLoss(torch.autograd.Function):
@@ -120,7 +141,7 @@ class _ProjectedLoss(torch.autograd.Function):
         for_weight = None
         if ctx.needs_input_grad[1]:
             for_weight = (torch.empty_like if len(hidden) else torch.zeros_like)(weight)
-        total = torch.zeros((), dtype=torch.float32)
+        total = torch.zeros((), dtype=torch.float32, device="cpu")
         rows_at_once = max(1, BYTES_AT_ONCE // (weight.shape[0] * hidden.element_size()))
         for start in range(0, len(hidden), rows_at_once):
             rows = slice(start, start + rows_at_once)
@@ -148,8 +169,8 @@ def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: flo
     The gradient is (softmax - target) / items, with target = (1 - smoothing) one-hot +
     smoothing / V; the loss is log(sum(exp(logits))) - target . logits.
     """
-    total = torch.zeros((), dtype=torch.float32)
-    spread = torch.tensor(-smoothing / logits.shape[1] / items)
+    total = torch.zeros((), dtype=torch.float32, device="cpu")
+    spread = torch.tensor(-smoothing / logits.shape[1] / items, device="cpu")
     for rows, label in zip(logits.split(ROWS_IN_CACHE), labels.split(ROWS_IN_CACHE), strict=True):
         exact, label = rows.float(), label.unsqueeze(1)  # float32 rows are not copied
         chosen, highest = exact.gather(1, label), exact.amax(1, keepdim=True)

@@ -45,11 +45,13 @@ class Group:
     def __init__(self, lengths: list[int], first_token: int) -> None:
         self.sentences, self.length = len(lengths), max(lengths)
         self.tokens = slice(first_token, first_token + sum(lengths))
-        words = torch.tensor(lengths).unsqueeze(1)
-        positions = torch.arange(self.length)
-        self.is_real = positions < words  # [sentences, length]
+        words = torch.tensor(lengths, device="cpu").unsqueeze(1)
+        self.positions = torch.arange(self.length, device="cpu")
+        self.is_real = self.positions < words  # [sentences, length]
         starts = words.cumsum(0) - words
-        self.slots = starts + torch.minimum(positions, words - 1)  # padding repeats the last word
+        self.slots = starts + torch.minimum(
+            self.positions, words - 1
+        )  # padding repeats the last word
         self.indices: dict[int, tuple[Tensor, Tensor]] = {}
 
     def rectangle_of(self, states: Tensor) -> Tensor:
@@ -69,7 +71,7 @@ class Group:
     def _index(self, heads: int) -> tuple[Tensor, Tensor]:
         """Rows of `[tokens, heads]` for `[sentences, heads, length]`, and the way back."""
         if heads not in self.indices:
-            head = torch.arange(heads)
+            head = torch.arange(heads, device="cpu")
             to_rectangle = self.slots.unsqueeze(1) * heads + head.unsqueeze(1)
             sentence, position = self.is_real.nonzero(as_tuple=True)
             to_tokens = (sentence.unsqueeze(1) * heads + head) * self.length + position.unsqueeze(1)
@@ -85,9 +87,8 @@ class PackedLayout:
         self.ordered = lengths[order]
         self.group_sizes = group_sizes
         starts = self.ordered.cumsum(0) - self.ordered
-        self.positions = torch.arange(int(self.ordered.sum())) - starts.repeat_interleave(
-            self.ordered
-        )
+        tokens = torch.arange(int(self.ordered.sum()), device="cpu")
+        self.positions = tokens - starts.repeat_interleave(self.ordered)
         self.rows = (order * length).repeat_interleave(self.ordered) + self.positions
 
     @cached_property
@@ -144,13 +145,13 @@ def _lengths(mask: Tensor | None, template: Tensor | None) -> Tensor | None:
         return None
     batch, length = template.shape[:2]
     if mask is None:
-        lengths = torch.full((batch,), length)
+        lengths = torch.full((batch,), length, device="cpu")
     elif mask.shape != (batch, length) or not is_eager_on_cpu(mask):
         return None
     else:
         mask = mask.bool()
         lengths = mask.sum(1)
-        if (mask != (torch.arange(length) < lengths.unsqueeze(1))).any():
+        if (mask != (torch.arange(length, device="cpu") < lengths.unsqueeze(1))).any():
             return None
     return lengths if batch and lengths.min() > 0 else None
 
@@ -163,3 +164,10 @@ def _group_sizes(lengths: list[int]) -> Iterator[int]:
             yield index - first
             first = index
     yield len(lengths) - first
+
+
+def last_positions(states: Tensor, how_many: int | Tensor) -> Tensor:
+    """The last positions of `[batch, length, width]`, all for 0, or those that a tensor names."""
+    if isinstance(how_many, int):
+        return states[:, -how_many:] if how_many else states
+    return states[:, how_many]

@@ -19,10 +19,23 @@ def up_to_last_label(labels: Tensor) -> Tensor:
     return (labels != IGNORED).flip(-1).cumsum(-1).flip(-1) > 0
 
 
+def refuse_other_lengths(labels: Tensor, *decoder_inputs: Tensor | None) -> None:
+    """A clear error for decoder inputs that are not as many words as the labels."""
+    for words in decoder_inputs:
+        if words is not None and words.shape[:2] != labels.shape:
+            raise ValueError(
+                f"labels and decoder inputs must be the same words, shifted by one, got shapes "
+                f"{[*labels.shape]} and {[*words.shape[:2]]}: leave the decoder inputs out, and "
+                "they are made from the labels."
+            )
+
+
 def refuse_unknown_ids(ids: Tensor, vocab_size: int, name: str) -> None:
     """A clear error for ids outside the vocabulary, where looking at them costs no waiting."""
     if not is_eager_on_cpu(ids) or ids.numel() == 0:
         return
+    if name == "labels":
+        ids = ids.masked_fill(ids == IGNORED, 0)
     lowest, highest = (int(bound) for bound in ids.aminmax())
     if lowest < 0 or highest >= vocab_size:
         raise ValueError(
