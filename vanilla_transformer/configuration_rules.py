@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from difflib import get_close_matches
 from os import PathLike
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
 import torch
+import transformers
 from huggingface_hub.dataclasses import type_validator
 from transformers import PreTrainedConfig
-from transformers.activations import ACT2FN
 
 EAGER_SCORES = ("additive", "location")  # not dot products: no fused kernel computes them
 LARGEST_SIZE = 2**24
@@ -27,7 +27,6 @@ DEEPEST_NESTING = 32
 OTHER_TYPES: dict[str, Any] = {
     "model_type": Literal["vanilla_transformer"],
     "is_encoder_decoder": Literal[True],
-    "activation_function": Literal[tuple(ACT2FN)],
     "architectures": list[str] | None,
     "attn_implementation": str | dict | None,
     "num_labels": int | None,
@@ -203,7 +202,7 @@ def _is_shallow(value: object) -> bool:
 def value_reasons(cls: type[PreTrainedConfig], values: dict[str, Any]) -> Iterator[str]:
     """Check every type, then the rules that read only values of the right type."""
     sound, received = set(), {name: shown(value) for name, value in values.items()}
-    for name, kind in ({field.name: field.type for field in fields(cls)} | OTHER_TYPES).items():
+    for name, kind in _types(cls).items():
         if name not in values:
             continue
         if _has_type(values[name], kind):
@@ -216,6 +215,13 @@ def value_reasons(cls: type[PreTrainedConfig], values: dict[str, Any]) -> Iterat
             yield rule.says.format(**received)
             if len(rule.reads) == 1:  # a wrong value says nothing about its relations
                 sound.remove(*rule.reads)
+
+
+def _types(cls: type[PreTrainedConfig]) -> dict[str, Any]:
+    # The library's activations are looked up here and not above: they take a second to import.
+    activations = cast(Any, Literal)[tuple(transformers.activations.ACT2FN)]
+    annotated = {field.name: field.type for field in fields(cls)}
+    return annotated | OTHER_TYPES | {"activation_function": activations}
 
 
 def _has_type(value: object, kind: Any) -> bool:

@@ -280,11 +280,10 @@ class Stack(VanillaTransformerPreTrainedModel):
 
     def embed(self, words: Tensor, layout: TokenLayout, past_length: int | Tensor = 0) -> Tensor:
         """Dropout(embedding * sqrt(d_model) + position), of ids or of embeddings."""
-        length = words.shape[1]
+        positions = torch.arange(words.shape[1], device=words.device) + past_length
         words = layout.pack(words)
         embeddings = words if words.is_floating_point() else self.embed_tokens(words)
-        positions = torch.arange(length, device=embeddings.device) + past_length
-        encodings = layout.spread(self.embed_positions(positions)).to(embeddings.dtype)
+        encodings = layout.spread(self.embed_positions(positions)).to(embeddings)
         return self.dropout(embeddings * self.embed_scale + encodings)
 
     def template_of(self, words: Tensor) -> Tensor:
@@ -396,6 +395,7 @@ class Decoder(Stack):
 class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
     """Encoder and decoder, with embeddings shared between them (3.4) or one table for each."""
 
+    _auto_class = "AutoModel"
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]  # of a model that was saved with its head
 
     def __init__(self, config: VanillaTransformerConfig) -> None:
@@ -476,6 +476,7 @@ class VanillaTransformerForConditionalGeneration(
 ):
     """The model with its pre-softmax projection (3.4): trains on pairs, generates translations."""
 
+    _auto_class = "AutoModelForSeq2SeqLM"
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _fsdp_plan = {"lm_head": "keep_full_weight"}
 

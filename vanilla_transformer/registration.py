@@ -1,32 +1,31 @@
 """Makes the library's Auto classes know this model; importing the package calls `register` once.
 
-Calling it again changes nothing.
+Calling it again changes nothing. The models themselves are imported when they are first asked for,
+as the library does with its own: its modeling code takes a second to import.
 """
+
+import sys
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 from transformers.models.auto import modeling_auto
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .modeling_vanilla_transformer import (
-    VanillaTransformerForConditionalGeneration,
-    VanillaTransformerModel,
-)
 
 
 def register() -> None:
-    """Register with the Auto classes, and have every save carry the code for the Hub."""
+    """Tell the Auto classes where configuration and models are."""
     model_type = VanillaTransformerConfig.model_type
     AutoConfig.register(model_type, VanillaTransformerConfig, exist_ok=True)
     VanillaTransformerConfig.register_for_auto_class()
-    # Trainer and the library's own tests look class names up in these tables.
-    for auto_class, model_class, names in (
-        (AutoModel, VanillaTransformerModel, modeling_auto.MODEL_MAPPING_NAMES),
+    for auto_class, class_name, names in (
+        (AutoModel, "VanillaTransformerModel", modeling_auto.MODEL_MAPPING_NAMES),
         (
             AutoModelForSeq2SeqLM,
-            VanillaTransformerForConditionalGeneration,
+            "VanillaTransformerForConditionalGeneration",
             modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
         ),
     ):
-        auto_class.register(VanillaTransformerConfig, model_class, exist_ok=True)
-        model_class.register_for_auto_class(auto_class.__name__)
-        names[model_type] = model_class.__name__
+        names[model_type] = class_name  # Trainer and the library's own tests read these tables too
+        mapping = auto_class._model_mapping
+        mapping._reverse_config_mapping[VanillaTransformerConfig.__name__] = model_type
+        mapping._modules[model_type] = sys.modules[__package__]
