@@ -64,7 +64,7 @@ def test_no_label_lies_behind_the_last_word_that_counts(labels):
     "ids",
     [
         torch.tensor([[0, 9], [3, 4]]),
-        torch.tensor([9], dtype=torch.int32),
+        torch.tensor([[9]], dtype=torch.int32),
         torch.empty(0, 5, dtype=torch.long),
         torch.empty(2, 0, dtype=torch.long),
     ],
@@ -75,7 +75,7 @@ def test_known_ids_pass(ids):
 
 
 @pytest.mark.parametrize(
-    ("ids", "shown"), [([0, 10], 10), ([-1, 3], -1), ([[3, 4], [99, 1]], 99), ([-7, 99], -7)]
+    ("ids", "shown"), [([[0, 10]], 10), ([[-1, 3]], -1), ([[3, 4], [99, 1]], 99), ([[-7, 99]], -7)]
 )
 def test_unknown_ids_are_refused_with_name_rule_value_and_way_out(ids, shown):
     with pytest.raises(ValueError, match=f"got {shown}:") as refusal:

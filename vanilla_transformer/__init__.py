@@ -29,4 +29,8 @@ def __getattr__(name: str) -> object:
     return getattr(import_module(".modeling_vanilla_transformer", __name__), name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 register()

@@ -52,6 +52,7 @@ def plan_encoder(
     may_pack: bool,
 ) -> AttentionPlan:
     """The plan for a source `[batch, length, ...]`, of which only shape and dtype matter."""
+    _refuse_other_shape("attention_mask", attention_mask, template)
     length, window = template.shape[1], config.attention_window
     packs = may_pack and _packs(config, length * length, kwargs)
     if packs and (layouts := packed_layouts((attention_mask, template))):
@@ -74,6 +75,13 @@ def plan_decoder(
     may_pack: bool,
 ) -> AttentionPlan:
     """The plan for a target over itself and over its source."""
+    if source is not None:
+        _refuse_other_shape("attention_mask", source_attention_mask, source)
+        if len(source) != len(template):
+            raise ValueError(
+                f"source and target must be as many sentences, got {len(source)} and "
+                f"{len(template)}: pair them."
+            )
     length, window = template.shape[1], config.attention_window
     key_len = length if source is None else max(length, source.shape[1])
     packs = may_pack and past_key_values is None
@@ -91,6 +99,14 @@ def plan_decoder(
     if explicit:
         mask, cross_mask = additive(mask), additive(cross_mask)
     return AttentionPlan(mask, PADDED, cross_mask, PADDED, explicit)
+
+
+def _refuse_other_shape(name: str, mask: Tensor | None, states: Tensor) -> None:
+    if mask is not None and mask.dim() == 2 and mask.shape != states.shape[:2]:
+        raise ValueError(
+            f"{name} must have the shape of the source, {[*states.shape[:2]]}, got "
+            f"{[*mask.shape]}: take it from the tokenizer along with the ids."
+        )
 
 
 def may_pack(words: Tensor, stack: Any) -> bool:

@@ -16,6 +16,8 @@ import transformers
 from huggingface_hub.dataclasses import type_validator
 from transformers import PreTrainedConfig
 
+logger = transformers.utils.logging.get_logger(__name__)
+
 EAGER_SCORES = ("additive", "location")  # not dot products: no fused kernel computes them
 LARGEST_SIZE = 2**24
 MOST_LAYERS = 2**12
@@ -187,6 +189,14 @@ def name_reasons(cls: type[PreTrainedConfig], values: dict[str, Any]) -> Iterato
             yield f"{shown(name)} must be nested at most {DEEPEST_NESTING} deep: remove it."
 
 
+def warn_of_misspelt_names(cls: type[PreTrainedConfig], values: dict[str, Any]) -> None:
+    """Say which unknown names look like one of ours; the library keeps them, and uses none."""
+    known = [field.name for field in fields(cls)]
+    for name in values.keys() - known - OTHER_TYPES.keys():
+        if close := get_close_matches(name[:64], known, n=1, cutoff=0.85):
+            logger.warning_once(f"{name!r} is kept but unused: did you mean {close[0]!r}?")
+
+
 def _is_shallow(value: object) -> bool:
     level = [value]
     for _ in range(DEEPEST_NESTING):
@@ -243,6 +253,8 @@ def _spelled(kind: Any) -> str:
 def _advice(value: object, kind: Any) -> str:
     if get_origin(kind) is Literal and isinstance(value, str):
         return f"did you mean {nearest(value, get_args(kind))!r}?"
+    if isinstance(value, str) and value.isdecimal():
+        return f"write {value[:20]} without quotes, or leave it out for the default."
     return "leave it out for the default."
 
 
@@ -258,7 +270,7 @@ def shown(value: object) -> str:
     return reprlib.repr(value)
 
 
-def refuse(reasons: list[str]) -> None:
+def refuse(reasons: Iterable[str]) -> None:
     """Raise all reasons as one error, if there are any."""
-    if reasons:
-        raise ValueError("\n".join(reasons))
+    if text := "\n".join(reasons):
+        raise ValueError(text)

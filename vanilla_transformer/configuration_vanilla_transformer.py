@@ -13,7 +13,14 @@ from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig
 
-from .configuration_rules import name_reasons, nearest, refuse, shown, value_reasons
+from .configuration_rules import (
+    name_reasons,
+    nearest,
+    refuse,
+    shown,
+    value_reasons,
+    warn_of_misspelt_names,
+)
 
 AttentionScore = Literal[
     "scaled_dot_product", "dot_product", "general", "additive", "cosine", "location"
@@ -72,6 +79,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         given = {cls.attribute_map.get(name, name): value for name, value in values.items()}
         defaults = {field.name: field.default for field in fields(cls)}
         refuse([*name_reasons(cls, given), *value_reasons(cls, {**defaults, **given})])
+        warn_of_misspelt_names(cls, given)
         return super().__new__(cls)
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -86,7 +94,15 @@ class VanillaTransformerConfig(PreTrainedConfig):
                 f"name must be a row of the paper's Table 3 ({', '.join(TABLE_3)}), "
                 f"got {shown(name)}: did you mean {nearest(str(name), TABLE_3)!r}?"
             )
-        return cls(**{**TABLE_3[name], **overrides})
+        config = cls(**{**TABLE_3[name], **overrides})
+        known = {field.name for field in fields(cls)} | cls.attribute_map.keys()
+        refuse(
+            f"overrides must be fields of the configuration, got {shown(override)}: "
+            f"did you mean {nearest(override, known)!r}?"
+            for override in overrides
+            if override not in known
+        )
+        return config
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Self:

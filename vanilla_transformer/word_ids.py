@@ -34,6 +34,11 @@ def refuse_unknown_ids(ids: Tensor, vocab_size: int, name: str) -> None:
     """A clear error for ids outside the vocabulary, where looking at them costs no waiting."""
     if not is_eager_on_cpu(ids) or ids.numel() == 0:
         return
+    if ids.dim() != 2 or ids.is_floating_point():
+        raise ValueError(
+            f"{name} must be whole numbers [batch, length], got {ids.dtype} {[*ids.shape]}: "
+            "make them a batch, even of one sentence."
+        )
     if name == "labels":
         ids = ids.masked_fill(ids == IGNORED, 0)
     lowest, highest = (int(bound) for bound in ids.aminmax())
