@@ -186,9 +186,12 @@ def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: flo
 def _add_weight_gradient(
     total: Tensor, gradients: Tensor, hidden: Tensor, *, is_first: bool
 ) -> None:
-    """Sum up gradients.T @ hidden in total, some words at a time, which stay in cache."""
+    """Sum up gradients.T @ hidden in total."""
+    if total.dtype == gradients.dtype != torch.float32:  # transposed as it is, for 16 bits
+        torch.addmm(total, gradients.t(), hidden, beta=0 if is_first else 1, out=total)
+        return
     transposed = hidden.t().contiguous()
-    for start in range(0, len(total), WORDS_IN_CACHE):
+    for start in range(0, len(total), WORDS_IN_CACHE):  # float32 copies, so in cache
         words = slice(start, start + WORDS_IN_CACHE)
         some = gradients[:, words].contiguous()
         product = multiply_transposed(transposed, some.t()).t()
