@@ -52,7 +52,7 @@ def plan_encoder(
     may_pack: bool,
 ) -> AttentionPlan:
     """The plan for a source `[batch, length, ...]`, of which only shape and dtype matter."""
-    _refuse_other_shape("attention_mask", attention_mask, template)
+    _refuse_other_shape(attention_mask, template)
     length, window = template.shape[1], config.attention_window
     packs = may_pack and _packs(config, length * length, kwargs)
     if packs and (layouts := packed_layouts((attention_mask, template))):
@@ -76,7 +76,7 @@ def plan_decoder(
 ) -> AttentionPlan:
     """The plan for a target over itself and over its source."""
     if source is not None:
-        _refuse_other_shape("attention_mask", source_attention_mask, source)
+        _refuse_other_shape(source_attention_mask, source)
         if len(source) != len(template):
             raise ValueError(
                 f"source and target must be as many sentences, got {len(source)} and "
@@ -101,10 +101,10 @@ def plan_decoder(
     return AttentionPlan(mask, PADDED, cross_mask, PADDED, explicit)
 
 
-def _refuse_other_shape(name: str, mask: Tensor | None, states: Tensor) -> None:
-    if mask is not None and mask.dim() == 2 and mask.shape != states.shape[:2]:
+def _refuse_other_shape(mask: Tensor | None, source: Tensor) -> None:
+    if mask is not None and mask.dim() == 2 and mask.shape != source.shape[:2]:
         raise ValueError(
-            f"{name} must have the shape of the source, {[*states.shape[:2]]}, got "
+            f"attention_mask must have the shape of the source, {[*source.shape[:2]]}, got "
             f"{[*mask.shape]}: take it from the tokenizer along with the ids."
         )
 

@@ -376,7 +376,7 @@ class Decoder(Stack):
             encoder_attention_mask,
             past_key_values,
             kwargs,
-            may_pack(words, self),
+            past_key_values is None and may_pack(words, self),
         )
         source = encoder_hidden_states
         if source is not None:

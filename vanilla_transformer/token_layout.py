@@ -49,9 +49,8 @@ class Group:
         self.positions = torch.arange(self.length, device="cpu")
         self.is_real = self.positions < words  # [sentences, length]
         starts = words.cumsum(0) - words
-        self.slots = starts + torch.minimum(
-            self.positions, words - 1
-        )  # padding repeats the last word
+        # Padding repeats the last word of its sentence.
+        self.slots = starts + torch.minimum(self.positions, words - 1)
         self.indices: dict[int, tuple[Tensor, Tensor]] = {}
 
     def rectangle_of(self, states: Tensor) -> Tensor:
