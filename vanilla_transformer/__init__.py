@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .registration import register
+from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 if TYPE_CHECKING:
     from .modeling_vanilla_transformer import (
@@ -18,6 +19,7 @@ __all__ = [
     "VanillaTransformerForConditionalGeneration",
     "VanillaTransformerModel",
     "VanillaTransformerPreTrainedModel",
+    "VanillaTransformerTokenizer",
 ]
 __version__ = "0.1.0"
 

@@ -6,17 +6,20 @@ as the library does with its own: its modeling code takes a second to import.
 
 import sys
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.models.auto import modeling_auto
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 
 def register() -> None:
-    """Tell the Auto classes where configuration and models are."""
+    """Tell the Auto classes where configuration, tokenizer and models are."""
     model_type = VanillaTransformerConfig.model_type
     AutoConfig.register(model_type, VanillaTransformerConfig, exist_ok=True)
     VanillaTransformerConfig.register_for_auto_class()
+    AutoTokenizer.register(VanillaTransformerConfig, VanillaTransformerTokenizer, exist_ok=True)
+    VanillaTransformerTokenizer.register_for_auto_class()
     for auto_class, class_name, names in (
         (AutoModel, "VanillaTransformerModel", modeling_auto.MODEL_MAPPING_NAMES),
         (

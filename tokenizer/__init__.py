@@ -1,0 +1,1 @@
+"""Makes tokenizers: a corpus of parallel text in, a bundle that `AutoTokenizer` loads out."""

@@ -1,0 +1,39 @@
+"""Writes a tokenizer as a folder: the two files that `AutoTokenizer` reads, and a README."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerFast
+
+# The tokenizer itself last: only with it does an old bundle become the new one. The configuration
+# is the same in every bundle, so a stop between two files leaves a bundle that works.
+BUNDLE_FILES = ("README.md", "tokenizer_config.json", "tokenizer.json")
+
+
+def claim_folder(folder: Path, *, force: bool) -> None:
+    """Refuse, before any work is done, a folder that cannot or must not be written."""
+    existing = [name for name in BUNDLE_FILES if (folder / name).exists()]
+    if existing and not force:
+        raise ValueError(
+            f"{folder} already holds {', '.join(existing)}: choose another folder, or replace "
+            "them with --force."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ValueError(f"{folder} must be a folder we may write to, got: {error}.") from error
+
+
+def write_bundle(tokenizer: PreTrainedTokenizerFast, readme: str, folder: Path) -> None:
+    """Write everything beside its place, then move each file there in one step."""
+    tokenizer._auto_class = None  # no code goes along: the library's own class reads the folder too
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
+        tokenizer.save_pretrained(unfinished)
+        (Path(unfinished) / "README.md").write_text(readme, encoding="utf-8", newline="\n")
+        for name in BUNDLE_FILES:
+            with (Path(unfinished) / name).open("rb") as written:
+                os.fsync(written.fileno())
+        for name in BUNDLE_FILES:
+            (Path(unfinished) / name).replace(folder / name)

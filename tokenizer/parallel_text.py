@@ -1,0 +1,219 @@
+"""Reads parallel text: two aligned files, TSV, JSON lines or a dataset, one pair at a time.
+
+Lines end at a line feed and nowhere else: U+2028, U+0085 or a lone carriage return stand inside
+sentences. Broken files are refused with the place of the damage; rows that hold no two sentences
+are left out, counted and reported.
+"""
+
+import gzip
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Languages = tuple[str, ...]  # two names
+Pair = tuple[str, str]
+
+POSITIONS_REPORTED = 5
+EXCERPT = 60  # characters of a line that an error shows
+
+
+class Row(NamedTuple):
+    """A pair of sentences, or the reason why a row holds none; rows count from 1."""
+
+    number: int
+    pair: Pair | None
+    fault: str = ""
+
+
+@dataclass
+class SkippedRows:
+    """The rows left out of one corpus: how many for each reason, and where the first ones are."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    positions: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, number: int, fault: str) -> None:
+        self.counts[fault] += 1
+        if self.counts[fault] <= POSITIONS_REPORTED:
+            self.positions.setdefault(fault, []).append(number)
+
+    def describe(self) -> list[str]:
+        """One line for each reason: "3 with an empty side (rows 4, 17, 90)"."""
+        return [
+            f"{count:,} with {fault} (row{'s' * (count > 1)} "
+            + ", ".join(f"{position:,}" for position in self.positions[fault])
+            + (", ...)" if count > POSITIONS_REPORTED else ")")
+            for fault, count in self.counts.most_common()
+        ]
+
+
+@dataclass
+class Corpus:
+    """Parallel text from one place; every reading counts its pairs and skipped rows anew."""
+
+    name: str
+    read_rows: Callable[[], Iterator[Row]]
+    num_pairs: int = 0
+    skipped: SkippedRows = field(default_factory=SkippedRows)
+
+    def __iter__(self) -> Iterator[Pair]:
+        self.num_pairs, self.skipped = 0, SkippedRows()
+        for number, pair, fault in self.read_rows():
+            if pair is None:
+                self.skipped.add(number, fault)
+            elif pair[0].isspace() or pair[1].isspace() or not (pair[0] and pair[1]):
+                self.skipped.add(number, "an empty side")
+            else:
+                self.num_pairs += 1
+                yield pair
+
+
+def find_corpora(places: list[str], languages: Languages) -> list[Corpus]:
+    """One corpus for each JSON lines file, TSV file or dataset, one for every two text files."""
+    corpora, texts = [], []
+    for place in places:
+        path = Path(place)
+        reader = FILE_READERS.get(_format(path))
+        if not path.exists() and path.suffix:
+            raise ValueError(f"There is no file {place}.")
+        if path.is_file() and reader is None:
+            texts.append(path)
+        elif reader is not None:
+            corpora.append(Corpus(_short(path), partial(reader, path, languages)))
+        else:
+            corpora.append(Corpus(_short(path), partial(read_dataset, place, languages)))
+    if len(texts) % 2:
+        raise ValueError(
+            f"Text files come in pairs, first {languages[0]}, then {languages[1]}, got "
+            f"{len(texts)}: {', '.join(map(str, texts))}. (A single file may be .tsv or .jsonl.)"
+        )
+    for source, target in zip(texts[::2], texts[1::2], strict=True):
+        name = f"{_short(source)} + {_short(target)}"
+        corpora.append(Corpus(name, partial(read_aligned, source, target)))
+    return corpora
+
+
+def _short(path: Path) -> str:
+    """The last folder and the name: what a reader needs, without the machine's other folders."""
+    return "/".join(path.parts[-2:])
+
+
+def _format(path: Path) -> str:
+    """The suffix below a `.gz`: `train.jsonl.gz` -> ".jsonl"."""
+    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, plain or .gz, without line ends and byte order mark."""
+    offset = 0
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        for raw in _whole_lines(stream, path):
+            try:
+                line = raw.decode("utf-8-sig" if offset == 0 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path} must be UTF-8, got {error.object[error.start : error.end]!r} at byte "
+                    f"{offset + error.start:,}: convert it, say with `iconv -f latin1 -t utf-8`."
+                ) from error
+            offset += len(raw)
+            yield line.removesuffix("\n").removesuffix("\r")
+    if offset == 0:
+        raise ValueError(f"{path} is empty: it must hold at least one line.")
+
+
+def _whole_lines(stream: Any, path: Path) -> Iterator[bytes]:
+    try:
+        yield from stream
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} must be a whole gzip file, got: {error}.") from error
+
+
+def read_aligned(source: Path, target: Path) -> Iterator[Row]:
+    """Line n of one file translates line n of the other."""
+    lines = zip_longest(read_lines(source), read_lines(target))
+    for number, pair in enumerate(lines, start=1):
+        if None in pair:
+            more, less = (source, target) if pair[1] is None else (target, source)
+            surplus = pair[0] if pair[1] is None else pair[1]
+            total = number + sum(1 for _ in lines)
+            raise ValueError(
+                f"Aligned files must have equally many lines, got {total:,} in {more} and "
+                f"{number - 1:,} in {less}. Line {number:,} of {more.name} is the first without a "
+                f"partner: {surplus[:EXCERPT]!r}. (If a line is missing further up, all lines "
+                "after it are paired wrongly.)"
+            )
+        yield Row(number, pair)
+
+
+def read_columns(path: Path, _: Languages) -> Iterator[Row]:
+    """Tab-separated: the first language in the first column, the second in the second."""
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) < 2:
+            yield Row(number, None, "no tab between two sentences")
+        else:
+            yield Row(number, (columns[0], columns[1]))
+
+
+def read_json_lines(path: Path, languages: Languages) -> Iterator[Row]:
+    """One object a line: `{"en": ..., "de": ...}` or `{"translation": {"en": ..., "de": ...}}`."""
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            fields = json.loads(line)
+        except ValueError:
+            yield Row(number, None, "broken JSON")
+        else:
+            yield _row_of(number, fields, languages)
+
+
+def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
+    """The train split of a dataset: a folder, or a name on the Hub, `name:configuration`."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise ValueError(
+            f"{place} is no file, and datasets are read with the datasets library: "
+            "pip install 'vanilla-transformer[train]'."
+        ) from error
+    if (Path(place) / "dataset_dict.json").exists():
+        rows = datasets.load_from_disk(place)["train"]
+    elif (Path(place) / "state.json").exists():
+        rows = datasets.load_from_disk(place)
+    else:
+        name, _, configuration = place.partition(":")
+        rows = datasets.load_dataset(name, configuration or None, split="train", streaming=True)
+    for number, fields in enumerate(rows, start=1):
+        yield _row_of(number, fields, languages)
+
+
+def _row_of(number: int, fields: Any, languages: Languages) -> Row:
+    fields = fields.get("translation", fields) if isinstance(fields, dict) else {}
+    pair = tuple(fields.get(language) for language in languages)
+    for language, text in zip(languages, pair, strict=True):
+        if not isinstance(text, str):
+            return Row(number, None, f"no text in field {language!r}")
+        if not text.isascii() and _has_surrogate(text):
+            return Row(number, None, f"half a surrogate pair in field {language!r}")
+    return Row(number, pair)
+
+
+def _has_surrogate(text: str) -> bool:
+    """JSON can write half a character, which no text file and no tokenizer can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+FILE_READERS = {
+    ".jsonl": read_json_lines,
+    ".json": read_json_lines,
+    ".tsv": read_columns,
+}

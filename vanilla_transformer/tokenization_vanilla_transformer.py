@@ -1,0 +1,68 @@
+"""The tokenizer: byte-level BPE, from which every text comes back as it went in."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from transformers import BatchEncoding, TokenizersBackend
+
+
+class VanillaTransformerTokenizer(TokenizersBackend):
+    """The library's fast tokenizer, with errors that say which text it cannot encode and why.
+
+    All that it knows stands in `tokenizer.json` and `tokenizer_config.json`, so transformers reads
+    the same folder without this class, as a plain `TokenizersBackend` that encodes alike.
+    """
+
+    padding_side = "right"
+    model_input_names = ["input_ids", "attention_mask"]
+
+    def _post_init(self) -> None:
+        # BPE dropout belongs to training; a tokenizer.json saved in the midst of one may hold it.
+        if hasattr(self.backend_tokenizer.model, "dropout"):
+            self.backend_tokenizer.model.dropout = None
+        super()._post_init()
+
+    def _encode_plus(
+        self, text: Any, text_pair: Any = None, *, is_split_into_words: bool = False, **options: Any
+    ) -> BatchEncoding:
+        if isinstance(text, list | tuple) and not text and not is_split_into_words:
+            return BatchEncoding({name: [] for name in self.model_input_names})
+        try:
+            return super()._encode_plus(
+                text, text_pair, is_split_into_words=is_split_into_words, **options
+            )
+        except (TypeError, ValueError) as error:
+            for complaint in (*_complaints(text, "text"), *_complaints(text_pair or "", "pair")):
+                raise ValueError(complaint) from error
+            raise
+
+    def _decode(self, token_ids: Any, *options: Any, **more_options: Any) -> str:
+        try:
+            return super()._decode(token_ids, *options, **more_options)
+        except OverflowError as error:
+            lowest = min([token_ids] if isinstance(token_ids, int) else token_ids)
+            raise ValueError(
+                f"Token ids must be at least 0, got {lowest}. Labels of -100 cost nothing and mean "
+                "nothing: write pad_token_id in their place before decoding."
+            ) from error
+
+
+def _complaints(text: Any, name: str) -> Iterator[str]:
+    """What keeps a text, or a batch of them, from being encoded; `name` says where it stands."""
+    if isinstance(text, list | tuple):
+        for index, part in enumerate(text):
+            yield from _complaints(part, f"{name}[{index}]")
+    elif isinstance(text, bytes):
+        yield f"A text must be a str, got bytes as {name}: decode them first, .decode('utf-8')."
+    elif not isinstance(text, str):
+        yield (
+            f"A text must be a str, got {text!r} as {name}: leave the row out or write '' for it."
+        )
+    else:
+        for index, character in enumerate(text):
+            if "\ud800" <= character <= "\udfff":
+                yield (
+                    f"A text must be valid Unicode, got the lone surrogate {character!a} at "
+                    f"character {index} of {name}, half of a character whose other half is lost: "
+                    "remove it, or join the halves where the text was cut."
+                )
