@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow test-upstream lint format bench clean
+.PHONY: help test test-slow test-upstream lint format tokenizer bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
@@ -33,6 +33,17 @@ lint: $(VENV)/.built ## ruff, its formatter and mypy
 format: $(VENV)/.built ## format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The shipped tokenizer, byte for byte, from the corpora that lie beside the repository.
+EN_DE_CORPORA := ../shared/data/tatoeba/train.jsonl.gz ../shared/data/europarl/train.jsonl.gz
+EN_DE_LICENCE := Apache-2.0. Contains English-German sentence pairs from the Tatoeba Project \
+	(https://tatoeba.org), licensed CC BY 2.0 FR, by way of www.manythings.org/anki (export of \
+	2018-05-13; modified: cleaned, deduplicated and split), and debates of the European Parliament, \
+	(c) European Union, source: European Parliament.
+
+tokenizer: $(VENV)/.built ## learn tokenizer/en-de again from ../shared/data
+	$(BIN)/python -m tokenizer.train $(EN_DE_CORPORA) --output tokenizer/en-de --force \
+		--vocabulary-size 16000 --licence "$(EN_DE_LICENCE)"
 
 bench: $(VENV)/.built ## training speed against MarianMT and torch.nn
 	$(BIN)/python benchmarks/training.py $(ARGS)

@@ -3,11 +3,15 @@
 Seeds are set here and nowhere else: before each test, and by hypothesis before each example.
 """
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import HealthCheck, register_random, settings
 from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoTokenizer
 
+from tokenizer.train import Options, make_bundle
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
@@ -27,6 +31,13 @@ TINY = {
 }
 FIRST_WORD, WORDS = 3, 30  # ids below are padding, start and end; the others fit any vocabulary
 LENGTHS = [(5, 7), (3, 3), (9, 4), (6, 6)]  # of source and target, the end included
+SENTENCES = """\
+The quick brown fox jumps over the dog.\tDer schnelle braune Fuchs springt über den Hund.
+Where is the train station?\tWo ist der Bahnhof?
+Two dogs are playing in the snow.\tZwei Hunde spielen im Schnee.
+It's 1,234.50 euros, isn't it?\tDas sind 1.234,50 Euro, nicht wahr?
+A man with a red hat is looking at the children.\tEin Mann mit rotem Hut schaut die Kinder an.
+"""
 
 # All three compute the same; which one a forward pass takes depends on its lengths.
 WAYS = {
@@ -109,6 +120,27 @@ def make_batch():
 @pytest.fixture
 def sentence_pairs(make_batch):
     return make_batch(LENGTHS)
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory):
+    """The folder of a small tokenizer."""
+    folder = tmp_path_factory.mktemp("bundle")
+    corpus = folder / "corpus.tsv"
+    corpus.write_text(SENTENCES, encoding="utf-8")
+    make_bundle([str(corpus)], folder / "tiny", Options(vocabulary_size=400))
+    return folder / "tiny"
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(bundle):
+    return AutoTokenizer.from_pretrained(bundle)
+
+
+@pytest.fixture(scope="session")
+def en_de():
+    """The tokenizer that ships."""
+    return AutoTokenizer.from_pretrained(Path(__file__).parents[1] / "tokenizer" / "en-de")
 
 
 @pytest.fixture(params=WAYS)

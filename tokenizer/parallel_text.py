@@ -193,14 +193,17 @@ def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
 
 
 def _row_of(number: int, fields: Any, languages: Languages) -> Row:
-    fields = fields.get("translation", fields) if isinstance(fields, dict) else {}
-    pair = tuple(fields.get(language) for language in languages)
-    for language, text in zip(languages, pair, strict=True):
+    if isinstance(fields, dict):
+        fields = fields.get("translation", fields)
+    texts = []
+    for language in languages:
+        text = fields.get(language) if isinstance(fields, dict) else None
         if not isinstance(text, str):
             return Row(number, None, f"no text in field {language!r}")
         if not text.isascii() and _has_surrogate(text):
             return Row(number, None, f"half a surrogate pair in field {language!r}")
-    return Row(number, pair)
+        texts.append(text)
+    return Row(number, (texts[0], texts[1]))
 
 
 def _has_surrogate(text: str) -> bool:

@@ -19,7 +19,7 @@ it went in; there is no unknown word.
 from transformers import AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-batch = tokenizer(["$languages"], text_target=["$languages"], padding=True, return_tensors="pt")
+batch = tokenizer(["A sentence."], text_target=["Its translation."], return_tensors="pt")
 ```
 
 ## What it is made of

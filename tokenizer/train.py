@@ -120,7 +120,6 @@ def describe_command(corpora: list[Corpus], folder: Path, options: Options) -> s
             *("--vocabulary-size", str(options.vocabulary_size)),
             *("--min-frequency", str(options.min_frequency)),
             *("--temperature", str(options.temperature), "--seed", str(options.seed)),
-            *("--licence", options.licence),
         ]
     )
 
@@ -163,7 +162,10 @@ def main(  # noqa: PLR0913 - a parameter an option
     except (ValueError, OSError) as error:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(1)
-    typer.echo(f"{output}: {len(tokenizer):,} entries", err=True)
+    size = f"{len(tokenizer):,} entries"
+    if len(tokenizer) < vocabulary_size:
+        size += f", fewer than {vocabulary_size:,}: nothing else occurs {min_frequency} times"
+    typer.echo(f"{output}: {size}", err=True)
 
 
 if __name__ == "__main__":

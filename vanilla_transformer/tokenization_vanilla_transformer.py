@@ -16,11 +16,13 @@ class VanillaTransformerTokenizer(TokenizersBackend):
     padding_side = "right"
     model_input_names = ["input_ids", "attention_mask"]
 
-    def _post_init(self) -> None:
+    @classmethod
+    def from_pretrained(cls, *place: Any, **options: Any) -> "VanillaTransformerTokenizer":
+        """Load a tokenizer that always splits a text the same way."""
+        tokenizer = super().from_pretrained(*place, **options)
         # BPE dropout belongs to training; a tokenizer.json saved in the midst of one may hold it.
-        if hasattr(self.backend_tokenizer.model, "dropout"):
-            self.backend_tokenizer.model.dropout = None
-        super()._post_init()
+        tokenizer.backend_tokenizer.model.dropout = None
+        return tokenizer
 
     def _encode_plus(
         self, text: Any, text_pair: Any = None, *, is_split_into_words: bool = False, **options: Any
