@@ -22,7 +22,7 @@ test: $(VENV)/.built ## the test suite; arguments: make test ARGS="-k attention"
 test-slow: $(VENV)/.built ## train small tasks until they are solved
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
-test-upstream: $(VENV)/.built ## the transformers release's own tests, ours against MarianMT
+test-upstream: $(VENV)/.built ## the transformers release's own tests, ours against the library's
 	$(BIN)/python tests/upstream/run.py $(ARGS)
 
 lint: $(VENV)/.built ## ruff, its formatter and mypy

@@ -1,8 +1,9 @@
-"""Run the transformers release's own model tests on ours and on MarianMT: `make test-upstream`.
+"""Run the transformers release's own tests on ours and on the library's: `make test-upstream`.
 
 The release's source distribution carries its common test mixins. They are unpacked into
-.upstream/, this folder's suite is laid beside them, and both translators run through the same
-tests. Ours must pass all of them and skip no more than MarianMT does.
+.upstream/, this folder's suites are laid beside them, and our translator and our tokenizer each
+run through the same tests as one of the library's own. Ours must pass all of them and skip no
+more than the library's does.
 """
 
 import json
@@ -17,8 +18,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / ".upstream"
-OURS, THEIRS = "VanillaTransformer", "MarianMT"
-TEST_MODULES = {OURS: "test_vanilla_transformer.py", THEIRS: "test_marian_mt.py"}
+TEST_MODULES = {
+    "VanillaTransformer": "test_vanilla_transformer.py",
+    "MarianMT": "test_marian_mt.py",
+    "VanillaTransformerTokenizer": "test_vanilla_transformer_tokenizer.py",
+    "GPT2Tokenizer": "test_gpt2_tokenizer.py",
+}
+COMPARISONS = {"VanillaTransformer": "MarianMT", "VanillaTransformerTokenizer": "GPT2Tokenizer"}
 Outcomes = dict[str, tuple[str, str]]  # test name -> (outcome, reason)
 
 
@@ -39,12 +45,12 @@ def lay_out(archive: Path, name: str) -> Path:
     with tarfile.open(archive) as release:
         ours = [entry for entry in release if entry.name.startswith(f"{name}/tests/")]
         release.extractall(BUILD, ours, filter="data")
-    for stand_in in (HERE / "stand_ins").rglob("*.py"):
+    for stand_in in (HERE / "stand_ins").rglob("*.*"):
         place = tree / "tests" / stand_in.relative_to(HERE / "stand_ins")
         if not place.exists():  # what a release ships itself comes first
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(stand_in, place)
-    for file in ("suite.py", *TEST_MODULES.values()):
+    for file in ("suite.py", "tokenizer_suite.py", *TEST_MODULES.values()):
         shutil.copy(HERE / file, tree / "tests")
     for folder in (tree / "tests", *(path for path in tree.rglob("*") if path.is_dir())):
         (folder / "__init__.py").touch()
@@ -65,25 +71,29 @@ def run_suite(tree: Path, module: str, arguments: list[str]) -> Outcomes:
 
 def print_comparison(results: dict[str, Outcomes]) -> None:
     columns = ("passed", "failed", "error", "skipped")
-    print(f"\n{'':20}" + "".join(f"{column:>9}" for column in columns))
-    for model, outcomes in results.items():
-        counts = Counter(outcome for outcome, _ in outcomes.values())
-        print(f"{model:20}" + "".join(f"{counts[column]:9}" for column in columns))
-    for model, other in ((OURS, THEIRS), (THEIRS, OURS)):
-        for test, (outcome, reason) in sorted(results[model].items()):
-            if outcome != "passed" and results[other].get(test, ("missing",))[0] != outcome:
-                print(f"{outcome} for {model} only: {test}: {reason}")
+    print(f"\n{'':28}" + "".join(f"{column:>9}" for column in columns))
+    for name, outcomes in results.items():
+        counts = count(outcomes)
+        print(f"{name:28}" + "".join(f"{counts[column]:9}" for column in columns))
+    for ours, theirs in COMPARISONS.items():
+        for name, other in ((ours, theirs), (theirs, ours)):
+            for test, (outcome, reason) in sorted(results[name].items()):
+                if outcome != "passed" and results[other].get(test, ("missing",))[0] != outcome:
+                    print(f"{outcome} for {name} only: {test}: {reason}")
 
 
-def is_accepted(results: dict[str, Outcomes]) -> bool:
-    """No failure, no error, no more skips than MarianMT, and the same tests run on both."""
-    ours = Counter(outcome for outcome, _ in results[OURS].values())
-    theirs = Counter(outcome for outcome, _ in results[THEIRS].values())
+def count(outcomes: Outcomes) -> Counter[str]:
+    return Counter(outcome for outcome, _ in outcomes.values())
+
+
+def is_accepted(ours: Outcomes, theirs: Outcomes) -> bool:
+    """No failure, no error, no more skips than the library's, and the same tests run on both."""
+    counts = count(ours)
     return (
-        results[OURS].keys() == results[THEIRS].keys()
-        and ours["failed"] + ours["error"] == 0
-        and ours["passed"] > 0
-        and ours["skipped"] <= theirs["skipped"]
+        ours.keys() == theirs.keys()
+        and counts["failed"] + counts["error"] == 0
+        and counts["passed"] > 0
+        and counts["skipped"] <= count(theirs)["skipped"]
     )
 
 
@@ -91,9 +101,10 @@ def main(arguments: list[str]) -> int:
     BUILD.mkdir(exist_ok=True)
     name = f"transformers-{version('transformers')}"
     tree = lay_out(download_release(name), name)
-    results = {model: run_suite(tree, module, arguments) for model, module in TEST_MODULES.items()}
+    results = {name: run_suite(tree, module, arguments) for name, module in TEST_MODULES.items()}
     print_comparison(results)
-    return 0 if is_accepted(results) else 1
+    accepted = (is_accepted(results[ours], results[theirs]) for ours, theirs in COMPARISONS.items())
+    return 0 if all(accepted) else 1
 
 
 if __name__ == "__main__":

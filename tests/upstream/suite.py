@@ -1,7 +1,7 @@
 """One set of the library's test mixins and one tiny model, for both translators.
 
-This file and the two test modules beside it run among the unpacked release's own test modules
-(`make test-upstream`): the relative imports are the library's.
+This file, its neighbour for tokenizers and their test modules run among the unpacked release's own
+test modules (`make test-upstream`): the relative imports are the library's.
 """
 
 import torch
