@@ -1,16 +1,21 @@
-"""Runs every Python block of the README, in order, as one reader would."""
+"""Runs the Python blocks and the tokenizer commands of the README, in order, as a reader would."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from conftest import SENTENCES
+from scripts.fresh_process import run_fresh
 
 README = Path(__file__).parents[1] / "README.md"
+REPOSITORY = README.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_the_python_blocks_of_the_readme_print_what_they_say(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "tokenizer").symlink_to(REPOSITORY / "tokenizer")
     names: dict[str, object] = {}
     for block in BLOCKS:
         exec(block, names)
@@ -19,7 +24,21 @@ def test_the_python_blocks_of_the_readme_print_what_they_say(tmp_path, monkeypat
 
 
 def _is_output(line: str) -> bool:
-    return line.startswith(("# tensor", "# 2"))
+    return line.startswith(("# tensor", "# 2", "# ["))
+
+
+def test_the_tokenizer_commands_of_the_readme_run(tmp_path):
+    commands = re.findall(
+        r"^python -m (tokenizer\.\w+ .*)$", README.read_text("utf-8"), re.MULTILINE
+    )
+    for side, language in enumerate(("en", "de")):
+        lines = [line.split("\t")[side] for line in SENTENCES.splitlines()]
+        (tmp_path / f"train.{language}").write_text("\n".join(lines), encoding="utf-8")
+
+    for command in commands:
+        run_fresh("-m", *shlex.split(command), folder=tmp_path, PYTHONPATH=str(REPOSITORY))
+
+    assert {command.split()[0] for command in commands} == {"tokenizer.train", "tokenizer.show"}
 
 
 @pytest.mark.parametrize("target", re.findall(r"`(tests/\w+\.py)`", README.read_text("utf-8")))

@@ -137,6 +137,25 @@ def test_an_over_long_text_is_whole_and_warned_about_or_truncated_on_request(tin
 
 def test_an_empty_batch_gives_an_empty_batch(tiny_tokenizer):
     assert tiny_tokenizer([]) == {"input_ids": [], "attention_mask": []}
+    assert len(tiny_tokenizer([], return_tensors="pt").input_ids) == 0
+
+
+def test_a_sentence_without_its_pair_is_refused(tiny_tokenizer):
+    with pytest.raises(ValueError, match="does not match"):
+        tiny_tokenizer([], ["x"])
+
+
+def test_pairs_and_words_are_encoded_as_by_the_library(tiny_tokenizer, bundle):
+    library = TokenizersBackend.from_pretrained(bundle)
+
+    for arguments in (("a", "b"), (["a", "c"], ["b", "d"])):
+        assert tiny_tokenizer(*arguments) == library(*arguments)
+    words = [["Two", " dogs"], []]
+    assert tiny_tokenizer(words, is_split_into_words=True) == library(
+        words, is_split_into_words=True
+    )
+    pair = tiny_tokenizer("a", "b").input_ids
+    assert pair == tiny_tokenizer("a").input_ids + tiny_tokenizer("b").input_ids
 
 
 @pytest.mark.parametrize(
@@ -165,7 +184,7 @@ def test_nothing_at_all_is_refused(tiny_tokenizer):
 
 @pytest.mark.parametrize("convert", [list, np.array, torch.tensor])
 def test_decoding_labels_of_minus_100_says_what_to_do(convert, tiny_tokenizer):
-    with pytest.raises(ValueError, match=r"at least 0, got -100.*pad_token_id"):
+    with pytest.raises(ValueError, match=r"at least 0, got .*-100.*pad_token_id"):
         tiny_tokenizer.batch_decode([convert([5, -100, -100])])
 
 

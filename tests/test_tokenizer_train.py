@@ -109,6 +109,16 @@ def test_measures_are_those_of_a_plain_count():
     assert found.single_byte_tokens == sum(len(token) == 1 for token in tokens)
 
 
+def test_measures_forget_the_truncation_of_an_earlier_call(tiny_tokenizer):
+    counts = WordCounts()
+    counts.add(["unbelievablylongword"])
+    before = measure(tiny_tokenizer, counts)
+
+    tiny_tokenizer(["a b c"], truncation=True, max_length=2, padding="max_length")
+
+    assert measure(tiny_tokenizer, counts) == before
+
+
 def test_a_temperature_thins_out_the_larger_language(corpus, tmp_path):
     assert keep_probabilities((800, 100), 1.0) == (1.0, 1.0)
     assert keep_probabilities((800, 100), 3.0) == (pytest.approx(1 / 4), 1.0)
@@ -243,6 +253,15 @@ def test_a_corpus_without_a_pair_is_refused(corpus, tmp_path):
 
     assert refused.exit_code == 1
     assert "must hold a pair of sentences, got 1 with no tab" in refused.output
+
+
+def test_a_temperature_that_leaves_nothing_is_refused(corpus, tmp_path):
+    corpus.write_text("short\t" + "a much longer side " * 2000 + "\n")
+
+    refused = run(corpus, "--output", tmp_path / "made", "--temperature", 9)
+
+    assert refused.exit_code == 1
+    assert "got none of de: the corpus is too small for temperature 9" in refused.output
 
 
 def test_the_configuration_is_the_same_in_every_bundle(bundle, corpus, tmp_path):

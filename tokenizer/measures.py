@@ -35,6 +35,8 @@ class Measures:
 def measure(tokenizer: PreTrainedTokenizerFast, counts: WordCounts) -> Measures:
     """Every different word is encoded once and counted as often as it occurs."""
     backend = tokenizer.backend_tokenizer
+    backend.no_truncation()  # an earlier call may have left its settings
+    backend.no_padding()
     words, repetitions = zip(*counts, strict=True)
     encodings = backend.encode_batch_fast(list(words), add_special_tokens=False)
     is_single_byte = {index for token, index in backend.get_vocab().items() if len(token) == 1}

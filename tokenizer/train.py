@@ -81,6 +81,12 @@ def count_words(corpora: list[Corpus], options: Options) -> tuple[WordCounts, Wo
         if corpus.num_pairs == 0:
             faults = "; ".join(corpus.skipped.describe()) or "no rows"
             raise ValueError(f"{corpus.name} must hold a pair of sentences, got {faults}.")
+    for language, counts in zip(options.languages, sides, strict=True):
+        if not any(counts):
+            raise ValueError(
+                f"The sample must hold a sentence of each language, got none of {language}: the "
+                f"corpus is too small for temperature {options.temperature}."
+            )
     return sides
 
 

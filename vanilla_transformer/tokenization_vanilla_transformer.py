@@ -27,8 +27,9 @@ class VanillaTransformerTokenizer(TokenizersBackend):
     def _encode_plus(
         self, text: Any, text_pair: Any = None, *, is_split_into_words: bool = False, **options: Any
     ) -> BatchEncoding:
-        if isinstance(text, list | tuple) and not text and not is_split_into_words:
-            return BatchEncoding({name: [] for name in self.model_input_names})
+        if isinstance(text, list | tuple) and not (text or text_pair or is_split_into_words):
+            empty: dict[str, list[int]] = {name: [] for name in self.model_input_names}
+            return BatchEncoding(empty, tensor_type=options.get("return_tensors"))
         try:
             return super()._encode_plus(
                 text, text_pair, is_split_into_words=is_split_into_words, **options
@@ -42,10 +43,9 @@ class VanillaTransformerTokenizer(TokenizersBackend):
         try:
             return super()._decode(token_ids, *options, **more_options)
         except OverflowError as error:
-            lowest = min([token_ids] if isinstance(token_ids, int) else token_ids)
             raise ValueError(
-                f"Token ids must be at least 0, got {lowest}. Labels of -100 cost nothing and mean "
-                "nothing: write pad_token_id in their place before decoding."
+                f"Token ids must be at least 0, got {token_ids}. Labels of -100 cost nothing and "
+                "mean nothing: write pad_token_id in their place before decoding."
             ) from error
 
 
