@@ -1,9 +1,10 @@
-"""What this machine is and what it can do at best: its description, its clocks, its GEMM peak."""
+"""What this machine is and can do: its description, its clocks, its memory, its GEMM peak."""
 
 import multiprocessing
 import os
 import platform
 import re
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -33,6 +34,15 @@ def cores() -> int:
 def clock_for(threads: int) -> Callable[[], float]:
     """Time one thread by CPU time, which a loaded machine hardly disturbs, more by wall time."""
     return time.process_time if threads == 1 else time.perf_counter
+
+
+def high_water_mark() -> int:
+    """Return the largest resident set of this process so far, in bytes."""
+    status = Path("/proc/self/status")
+    if status.is_file():  # unlike ru_maxrss, this mark does not begin at that of the parent process
+        return 1024 * int(re.findall(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.MULTILINE)[0])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _onednn_matmul(left: Tensor, right: Tensor) -> Tensor:

@@ -5,18 +5,14 @@ the model is built, when the libraries are loaded: weights, gradients, AdamW's t
 everything a step holds in between.
 """
 
-import re
-import resource
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from benchmarks.batches import Pair, collate, make_sentences
 from benchmarks.comparison import Trainee
 from benchmarks.contestants import SIZES
-from benchmarks.machine import run_alone
+from benchmarks.machine import high_water_mark, run_alone
 
 STEPS = 2  # AdamW makes its moments in the first
 
@@ -29,15 +25,6 @@ class MemoryPeaks:
     dtype: str
     batches: str
     peak_bytes: dict[str, int]
-
-
-def high_water_mark() -> int:
-    """Return the largest resident set of this process so far, in bytes."""
-    status = Path("/proc/self/status")
-    if status.is_file():  # unlike ru_maxrss, this mark does not begin at that of the parent process
-        return 1024 * int(re.findall(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.MULTILINE)[0])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def training_peak(name: str, size: str, dtype: str, batches: list[list[Pair]], threads: int) -> int:

@@ -1,18 +1,16 @@
-"""The tables of a run, and the section of RESULTS.md that holds them."""
+"""The tables of a training run."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from benchmarks.comparison import Comparison, Setting
 from benchmarks.contestants import OURS, REFERENCE, SIZES
 from benchmarks.memory import MemoryPeaks
+from benchmarks.results import table
 from benchmarks.trainer_step import TURNS
 
 GIGA = 1e9
 MEBIBYTE = 2**20
 BATCH_NAMES = {"random": "32 random", "bucketed": "4,096 tokens"}
-BEGIN, END = "<!-- training.py: begin -->", "<!-- training.py: end -->"
 
 EXPLANATION = """\
 - Step: forward, backward, fused AdamW, `zero_grad`. Rounds are interleaved on the same batches,
@@ -58,12 +56,6 @@ class Findings:
     @property
     def in_trainer(self) -> list[Comparison]:
         return [one for one in self.comparisons if one.setting.loop == "Trainer"]
-
-
-def table(header: list[str], rows: Iterable[list[str]]) -> str:
-    """Write a Markdown table; the first three columns are words, the others numbers."""
-    alignment = ["---"] * 3 + ["---:"] * (len(header) - 3)
-    return "\n".join("| " + " | ".join(row) + " |" for row in [header, alignment, *rows])
 
 
 def _describe(setting: Setting) -> list[str]:
@@ -160,17 +152,3 @@ def write_report(findings: Findings) -> str:
     if findings.memory:
         parts += [MEMORY_EXPLANATION, memory_table(findings.memory)]
     return "\n\n".join(parts)
-
-
-def replace_section(path: Path, section: str) -> None:
-    """Put the section between its markers, or at the end of a file that has none yet."""
-    marked = f"{BEGIN}\n{section}\n{END}\n"
-    text = path.read_text(encoding="utf-8") if path.is_file() else "# Results\n"
-    before, begin, rest = text.partition(BEGIN)
-    if not begin:
-        path.write_text(f"{text.rstrip()}\n\n{marked}", encoding="utf-8")
-        return
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"{path.name} must close the section {BEGIN!r}: add the line {END!r}.")
-    path.write_text(before + marked + after.removeprefix("\n"), encoding="utf-8")

@@ -6,7 +6,6 @@ a minute and writes nothing.
 """
 
 import argparse
-import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,9 +23,11 @@ from benchmarks.comparison import DTYPES, Comparison, Setting, Trainee, enough_a
 from benchmarks.contestants import CONTESTANTS, OURS, REFERENCE, SIZES
 from benchmarks.machine import clock_for, cores, describe_machine, measure_gemm_peaks, run_alone
 from benchmarks.memory import MemoryPeaks, compare_memory
-from benchmarks.report import Findings, replace_section, write_report
+from benchmarks.report import Findings, write_report
+from benchmarks.results import replace_section, shown_command
 from benchmarks.trainer_step import time_trainer_rounds
 
+SCRIPT = "training.py"
 FOLDER = Path(__file__).resolve().parent
 OTHERS = [name for name in CONTESTANTS if name not in (OURS, REFERENCE)]
 QUICK = {
@@ -194,12 +195,6 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def shown_command(arguments: list[str]) -> str:
-    """Write the command for RESULTS.md, with the names of folders instead of their places."""
-    shown = [Path(word).name if Path(word).is_absolute() else word for word in arguments]
-    return shlex.join(["python", "benchmarks/training.py", *shown])
-
-
 def find(options: argparse.Namespace, command: str) -> Findings:
     """Check first, then measure: one process for each number of threads."""
     lengths, origin = load_lengths(options.data)
@@ -231,14 +226,15 @@ def find(options: argparse.Namespace, command: str) -> Findings:
 def main(arguments: list[str]) -> None:
     """Measure, print, and write what was found."""
     options = parse_options(arguments)
-    findings = find(options, shown_command(arguments))
+    findings = find(options, shown_command(SCRIPT, arguments))
     report = write_report(findings)
     print(report)
     if options.output is None:
         return
     chart = options.output / "training.png"
     draw_chart(findings.plain, chart)
-    replace_section(options.output / "RESULTS.md", f"{report}\n\n![Training speed]({chart.name})")
+    section = f"{report}\n\n![Training speed]({chart.name})"
+    replace_section(options.output / "RESULTS.md", SCRIPT, section)
 
 
 if __name__ == "__main__":

@@ -264,31 +264,6 @@ def test_every_table_row_has_a_cell_for_every_column():
     assert cells(report.memory_table(peaks))[-1][-1].strip() == "0.50"
 
 
-def test_a_section_is_replaced_in_place(tmp_path):
-    results = tmp_path / "RESULTS.md"
-    report.replace_section(results, "old rows")
-    results.write_text(results.read_text() + "\n## Another question\n")
-    report.replace_section(results, "new rows")
-    text = results.read_text()
-    assert "old rows" not in text
-    assert text.startswith("# Results\n")
-    assert text.index("new rows") < text.index("## Another question")
-    report.replace_section(results, "new rows")
-    assert results.read_text() == text
-
-
-def test_a_section_without_its_end_is_refused(tmp_path):
-    results = tmp_path / "RESULTS.md"
-    results.write_text(report.BEGIN)
-    with pytest.raises(ValueError, match="must close the section"):
-        report.replace_section(results, "new rows")
-
-
-def test_the_command_is_shown_without_places():
-    shown = training.shown_command(["--quick", "--data", "/some/where/text"])
-    assert shown == "python benchmarks/training.py --quick --data text"
-
-
 @pytest.mark.parametrize("arguments", [["--threads", "0"], ["--rounds", "0"], ["--sizes", "huge"]])
 def test_impossible_options_are_refused(arguments, capsys):
     with pytest.raises(SystemExit) as refusal:

@@ -50,9 +50,7 @@ def make_bundle(
     claim_folder(folder, force=force)
     corpora = find_corpora(places, options.languages)
     source, target = count_words(corpora, options)
-    for corpus in corpora:
-        for fault in corpus.skipped.describe():
-            typer.echo(f"{corpus.name}: left out {fault}", err=True)
+    report_skipped(corpora)
     tokenizer = learn_tokenizer(source + target, options.vocabulary_size, options.min_frequency)
     measures = {
         language: measure(tokenizer, counts)
@@ -114,6 +112,13 @@ def batches(corpus: Corpus, what: str) -> Iterator[list[Pair]]:
         while batch := list(islice(pairs, PAIRS_AT_ONCE)):
             yield batch
             progress.update(len(batch))
+
+
+def report_skipped(corpora: list[Corpus]) -> None:
+    """Say on stderr which rows the last reading left out."""
+    for corpus in corpora:
+        for fault in corpus.skipped.describe():
+            typer.echo(f"{corpus.name}: left out {fault}", err=True)
 
 
 def describe_command(corpora: list[Corpus], folder: Path, options: Options) -> str:
