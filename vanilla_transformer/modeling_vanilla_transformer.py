@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
-from transformers.generation import GenerationMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -32,6 +31,7 @@ from .attention_scores import SCORES
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .fast_dropout import FastDropout
 from .fast_linear import FastLinear
+from .generation_vanilla_transformer import VanillaTransformerGenerationMixin, paper_decoding
 from .packed_attention import packed_attention_forward
 from .position_encodings import POSITION_ENCODINGS
 from .saved_folder import SavedFolderModel
@@ -472,7 +472,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
 
 
 class VanillaTransformerForConditionalGeneration(
-    VanillaTransformerPreTrainedModel, GenerationMixin
+    VanillaTransformerPreTrainedModel, VanillaTransformerGenerationMixin
 ):
     """The model with its pre-softmax projection (3.4): trains on pairs, generates translations."""
 
@@ -488,6 +488,7 @@ class VanillaTransformerForConditionalGeneration(
         self.model = VanillaTransformerModel(config)
         self.lm_head = FastLinear(config.d_model, config.target_vocab_size, bias=False)
         self.loss_function = smoothed_cross_entropy
+        paper_decoding(self.generation_config)
         self.post_init()
 
     def resize_token_embeddings(

@@ -1,0 +1,223 @@
+"""The paper's search (6.1): the best translations that beams find, as one loop over words.
+
+The rules are those of the library's `_beam_search`, so that both find the same: a sentence keeps
+`num_beams` open beams and its best `num_beams` finished ones, and stops when no open beam can win.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .target_decoder import TargetDecoder
+
+NEVER = -1e9  # the score of what does not exist
+ROWS_AT_ONCE = 16  # of logits: what fits a cache is not written to memory
+CHUNK = 128  # words, among which only the best can be among the best of all
+FULL = 0.75  # finished sentences leave the batch when so few are left
+
+
+class StandardPenalty(float):
+    """The library's length penalty: scores are divided by length ** alpha."""
+
+    def of(self, length: Any) -> Any:
+        """What the score of a target of this length is divided by."""
+        return length ** float(self)
+
+
+class GnmtPenalty(StandardPenalty):
+    """The paper's length penalty, ((5 + length) / 6) ** alpha (6.1; Wu et al., 2016)."""
+
+    def of(self, length: Any) -> Any:
+        return ((5 + length) / 6) ** float(self)
+
+    def __rpow__(self, length: Any) -> Any:  # type: ignore[override]
+        return self.of(length)  # the library's loops compute `length ** length_penalty`
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What a call to `generate` asks of the search."""
+
+    num_beams: int
+    num_returned: int
+    ends: Tensor  # words that end a target
+    filler: int  # stands behind the end
+    penalty: StandardPenalty
+    early_stopping: bool | str  # as the library's
+    process: Callable[[Tensor, Tensor], Tensor] | None  # the call's logits processors
+
+
+class BeamSearch:
+    """The open beams of a batch and its best finished ones, from the start to the last end."""
+
+    def __init__(
+        self, decoder: TargetDecoder, start: Tensor, limits: Tensor, options: SearchOptions
+    ) -> None:
+        """Targets begin with `start` `[sentences]` and have at most `limits` words with it."""
+        self.decoder, self.limits, self.options = decoder, limits, options
+        self.length = 1
+        shape = (len(start), options.num_beams, int(limits.max()))
+        self.finished = start.new_full(shape, options.filler)
+        self.finished[:, :, 0] = start.unsqueeze(1)
+        self.finished_scores = torch.full(shape[:2], NEVER, device=start.device)
+        self.beams = self.finished[:, :1].clone()  # all beams begin alike: one is enough
+        self.scores = torch.zeros(shape[0], 1, device=start.device)
+        self.is_open = torch.ones(len(start), dtype=torch.bool, device=start.device)
+        self.sentences = torch.arange(len(start), device=start.device)
+        self.best = self.finished[:, : options.num_returned].clone()
+        self.best_scores = self.finished_scores[:, : options.num_returned].clone()
+
+    def run(self) -> tuple[Tensor, Tensor]:
+        """The best targets of each sentence `[sentences, returned, length]` and their scores."""
+        while len(self.sentences):
+            ends = self._advance()
+            self._close(ends)
+        return self.best, self.best_scores
+
+    def _advance(self) -> Tensor:
+        """One word more for every beam; returns which sentences have no beam left to go on."""
+        options, width = self.options, self.options.num_beams
+        scores, words, parents = self._continuations(max(2, 1 + len(options.ends)) * width)
+        candidates = self.beams.gather(1, _along(parents, self.beams))
+        candidates[:, :, self.length] = words
+        is_end = torch.isin(words, options.ends)
+        is_end |= (self.length + 1 >= self.limits).unsqueeze(1)
+
+        self._finish(candidates[:, :width], scores[:, :width], is_end[:, :width])
+        self.scores, chosen = (scores + is_end * NEVER).topk(width, dim=1)
+        self.beams = candidates.gather(1, _along(chosen, candidates))
+        self.decoder.follow(parents.gather(1, chosen))
+        self.length += 1
+        return is_end.all(dim=1)
+
+    def _continuations(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The best next words of all beams together: their scores, the words, and the beams."""
+        vocab_size = self.decoder.packed.vocab_size
+        logits = self.decoder.step(self.beams[:, :, self.length - 1])
+        per_beam = min(count, vocab_size)
+        if self.options.process is None:
+            found = [best_words(rows, per_beam) for rows in logits.split(ROWS_AT_ONCE)]
+            values, words = (torch.cat(parts) for parts in zip(*found, strict=True))
+        else:
+            log_probs = logits[:, :vocab_size].log_softmax(dim=1, dtype=torch.float32)
+            values, words = self._processed(log_probs).topk(per_beam, dim=1)
+        sentences, beams = self.scores.shape
+        values = values.view(sentences, beams, per_beam) + self.scores.unsqueeze(2)
+        # A small vocabulary may offer fewer words than the search wants.
+        missing = max(0, count - beams * per_beam)
+        values = functional.pad(values.flatten(1), (0, missing), value=NEVER)
+        words = functional.pad(words.view(sentences, -1), (0, missing))
+        scores, places = values.topk(count, dim=1)
+        return scores, words.gather(1, places), (places // per_beam).clamp(max=beams - 1)
+
+    def _processed(self, log_probs: Tensor) -> Tensor:
+        """Log-probabilities of all words, as the call's processors change them."""
+        assert self.options.process is not None
+        written = self.beams[:, :, : self.length]
+        lacking = self.options.num_beams - written.shape[1]
+        known = log_probs
+        if lacking:  # processors expect a row for each beam, from the first word on
+            written = written.expand(-1, 1 + lacking, -1)
+            known = known.repeat_interleave(1 + lacking, dim=0)
+        processed = self.options.process(written.flatten(0, 1), known)
+        return processed[:: 1 + lacking]
+
+    def _finish(self, targets: Tensor, scores: Tensor, is_end: Tensor) -> None:
+        """Take targets that have just ended among the best finished ones."""
+        is_end = is_end & self.is_open.unsqueeze(1)
+        if not is_end.any():
+            return
+        scores = scores / self.options.penalty.of(self.length)
+        scores = scores.masked_fill(~is_end, -torch.inf)
+        merged = torch.cat([self.finished_scores, scores], dim=1)
+        targets = torch.cat([self.finished, targets], dim=1)
+        self.finished_scores, chosen = merged.topk(self.options.num_beams, dim=1)
+        self.finished = targets.gather(1, _along(chosen, targets))
+
+    def _close(self, has_ended: Tensor) -> None:
+        """Keep the result of sentences whose open beams cannot win any more; drop them at times."""
+        closing = self.is_open & (has_ended | ~self._can_improve())
+        if not closing.any():
+            return
+        places = self.sentences[closing]
+        self.best[places] = self.finished[closing, : self.options.num_returned]
+        self.best_scores[places] = self.finished_scores[closing, : self.options.num_returned]
+        self.is_open &= ~closing
+        is_thin = int(self.is_open.sum()) <= FULL * len(self.is_open)
+        if not self.is_open.any() or (is_thin and self.options.process is None):
+            self._keep(self.is_open.nonzero().squeeze(1))
+
+    def _can_improve(self) -> Tensor:
+        """Whether the best open beam may still beat a finished one."""
+        options, length = self.options, self.length - 1
+        rival = self.finished_scores[:, -1]
+        if options.early_stopping is True:
+            return rival <= NEVER
+        reach: int | Tensor = length
+        if options.early_stopping == "never":
+            # Only the best are returned: what cannot beat the last of them cannot win.
+            rival = self.finished_scores[:, options.num_returned - 1]
+            if options.penalty > 0:
+                reach = self.limits - 1
+        return self.scores[:, 0] / options.penalty.of(reach) > rival
+
+    def _keep(self, rows: Tensor) -> None:
+        self.decoder.keep(rows)
+        self.limits, self.sentences = self.limits[rows], self.sentences[rows]
+        self.beams, self.scores = self.beams[rows], self.scores[rows]
+        self.finished, self.finished_scores = self.finished[rows], self.finished_scores[rows]
+        self.is_open = self.is_open[rows]
+
+
+def greedy_search(
+    decoder: TargetDecoder, start: Tensor, limits: Tensor, options: SearchOptions
+) -> Tensor:
+    """The most probable word again and again: targets `[sentences, length]`."""
+    targets = start.new_full((len(start), int(limits.max())), options.filler)
+    targets[:, 0] = start
+    sentences = torch.arange(len(start), device=start.device)
+    is_open = torch.ones_like(sentences, dtype=torch.bool)
+    for length in range(1, targets.shape[1]):
+        logits = decoder.step(targets[sentences, length - 1].unsqueeze(1))
+        if options.process is not None:
+            logits = logits[:, : decoder.packed.vocab_size].float()
+            logits = options.process(targets[:, :length], logits)
+        words = best_of_rows(logits.float(), 1)[1].squeeze(1)
+        targets[sentences, length] = words.where(is_open, options.filler)
+        is_open = is_open & ~torch.isin(words, options.ends) & (length + 1 < limits[sentences])
+        if not is_open.any():
+            break
+        if options.process is None and int(is_open.sum()) <= FULL * len(is_open):
+            decoder.keep(is_open.nonzero().squeeze(1))
+            sentences, is_open = sentences[is_open], is_open[is_open]
+    return targets
+
+
+def best_words(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` most probable words of each row, and their log-probabilities before them."""
+    return best_of_rows(logits.log_softmax(dim=1, dtype=torch.float32), count)
+
+
+def best_of_rows(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` best of each row and their places, without sorting a whole vocabulary.
+
+    They lie in the `count` chunks whose maxima are largest: two small searches for a big one.
+    """
+    rows, columns = scores.shape
+    chunks = columns // CHUNK
+    if columns % CHUNK or chunks <= 2 * count:
+        return scores.topk(min(count, columns), dim=1)
+    chunked = scores.view(rows, chunks, CHUNK)
+    _, best_chunks = chunked.amax(dim=2).topk(count, dim=1)
+    candidates = chunked.gather(1, best_chunks.unsqueeze(2).expand(-1, -1, CHUNK)).flatten(1)
+    values, places = candidates.topk(count, dim=1)
+    return values, best_chunks.gather(1, places // CHUNK) * CHUNK + places % CHUNK
+
+
+def _along(places: Tensor, beams: Tensor) -> Tensor:
+    """Places `[sentences, beams]` as an index of beams `[sentences, beams, length]`."""
+    return places.unsqueeze(2).expand(-1, -1, beams.shape[2])

@@ -1,0 +1,311 @@
+"""How `generate` translates: the paper's decoding by default, and a search that wastes nothing.
+
+The library prepares every call as for any model. Where a call asks for beams or the most probable
+words and no more, the search of this package runs; everything else goes through the library's own
+loops, with the same penalty, the same limits and so the same results.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import GenerationConfig
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.generation import (
+    EosTokenCriteria,
+    GenerateBeamEncoderDecoderOutput,
+    GenerationMixin,
+    LogitsProcessorList,
+    MaxLengthCriteria,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
+
+from .beam_search import BeamSearch, GnmtPenalty, SearchOptions, StandardPenalty, greedy_search
+from .fast_linear import FastLinear
+from .packed_linear import best_way
+from .target_decoder import PackedDecoder, TargetDecoder
+
+# Section 6.1 of the paper. `max_extra_tokens`: how much longer than its source a target may be.
+PAPER_DECODING: dict[str, Any] = {
+    "num_beams": 4,
+    "length_penalty": 0.6,
+    "length_penalty_type": "gnmt",
+    "early_stopping": "never",  # but when no open beam can win
+    "max_extra_tokens": 50,
+}
+PENALTIES = {"gnmt": GnmtPenalty, "standard": StandardPenalty}
+PLAIN_INPUTS = {
+    "attention_mask",
+    "encoder_outputs",
+    "past_key_values",
+    "use_cache",
+    "logits_to_keep",
+}
+SENTENCES_AT_ONCE = 32  # on a CPU: more do not fit its caches
+
+packed_decoders: WeakKeyDictionary[Any, tuple[Any, PackedDecoder]] = WeakKeyDictionary()
+
+
+def paper_decoding(generation_config: GenerationConfig) -> None:
+    """Make the paper's decoding the default of a new model."""
+    generation_config.update(**PAPER_DECODING, allow_custom_entries=True)
+
+
+class SourceLengthCriteria(StoppingCriteria):
+    """Stops each target at a length of its own."""
+
+    def __init__(self, limits: Tensor) -> None:
+        self.limits = limits
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        limits = self.limits.repeat_interleave(len(input_ids) // len(self.limits))
+        return input_ids.shape[1] >= limits.to(input_ids.device)
+
+
+class VanillaTransformerGenerationMixin(GenerationMixin):
+    """The library's `generate` with the paper's penalty and limits, and a faster search."""
+
+    def _prepare_generated_length(
+        self, generation_config: GenerationConfig, has_default_max_length: bool, **prepared: Any
+    ) -> GenerationConfig:
+        """Without a limit from the caller, a target may be some tokens longer than its source."""
+        extra = getattr(generation_config, "max_extra_tokens", None)
+        if extra is None or not has_default_max_length or generation_config.max_new_tokens:
+            generation_config.max_extra_tokens = None
+        else:
+            source_length = prepared["inputs_tensor"].shape[1]
+            generation_config.max_length = prepared["input_ids_length"] + source_length + extra
+            has_default_max_length = False
+        return super()._prepare_generated_length(
+            generation_config=generation_config,
+            has_default_max_length=has_default_max_length,
+            **prepared,
+        )
+
+    def _validate_generated_length(
+        self, generation_config: GenerationConfig, input_ids_length: int, has_default: bool
+    ) -> None:
+        """The limit by the source's length is no oversight of the caller: no warning."""
+        has_default = has_default and generation_config.max_extra_tokens is None
+        super()._validate_generated_length(generation_config, input_ids_length, has_default)
+
+    def _beam_search(
+        self,
+        input_ids: Tensor,
+        logits_processor: LogitsProcessorList,
+        stopping_criteria: StoppingCriteriaList,
+        generation_config: GenerationConfig,
+        **kwargs: Any,
+    ) -> Any:
+        kind = getattr(generation_config, "length_penalty_type", None) or "standard"
+        if kind not in PENALTIES:
+            raise ValueError(
+                f"length_penalty_type must be one of {', '.join(PENALTIES)}, got {kind!r}."
+            )
+        generation_config.length_penalty = PENALTIES[kind](generation_config.length_penalty)
+        call = Call(self, input_ids, logits_processor, stopping_criteria, generation_config, kwargs)
+        if call.is_plain():
+            return call.beam_search()
+        return super()._beam_search(
+            input_ids, logits_processor, call.criteria(), generation_config, **kwargs
+        )
+
+    def _sample(
+        self,
+        input_ids: Tensor,
+        logits_processor: LogitsProcessorList,
+        stopping_criteria: StoppingCriteriaList,
+        generation_config: GenerationConfig,
+        **kwargs: Any,
+    ) -> Any:
+        call = Call(self, input_ids, logits_processor, stopping_criteria, generation_config, kwargs)
+        if call.is_plain() and not generation_config.return_dict_in_generate:
+            return call.greedy_search()
+        return super()._sample(
+            input_ids, logits_processor, call.criteria(), generation_config, **kwargs
+        )
+
+
+class Call:
+    """One call to `generate`, as the library prepared it: a row for each beam of each sentence."""
+
+    def __init__(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        processors: LogitsProcessorList,
+        criteria: StoppingCriteriaList,
+        config: GenerationConfig,
+        inputs: dict[str, Any],
+    ) -> None:
+        self.model, self.config, self.inputs = model, config, inputs
+        self.processors, self.stopping_criteria = processors, criteria
+        self.num_beams = config.num_beams or 1
+        self.start = input_ids[:: self.num_beams]
+
+    def limits(self) -> Tensor:
+        """The length of the longest target that each sentence may have, its start included."""
+        limits = torch.full_like(self.start[:, 0], self.config.max_length)
+        mask, extra = self.inputs.get("attention_mask"), self.config.max_extra_tokens
+        if mask is None or extra is None:
+            return limits
+        source_lengths = mask[:: self.num_beams].sum(dim=1).to(limits)
+        return limits.minimum(self.start.shape[1] + source_lengths + extra)
+
+    def criteria(self) -> StoppingCriteriaList:
+        """What stops the library's loops: the caller's criteria, and a limit for each sentence."""
+        return StoppingCriteriaList([*self.stopping_criteria, SourceLengthCriteria(self.limits())])
+
+    def is_plain(self) -> bool:
+        """Whether it asks for nothing but words, of a model that is as it was built."""
+        config = self.config
+        asked = {
+            name for name, value in self.inputs.items() if value is not None and value is not False
+        }
+        return (
+            asked <= PLAIN_INPUTS
+            and self.start.shape[1] == 1
+            and not (config.do_sample or config.output_scores or config.output_logits)
+            and config.use_cache
+            and _is_fresh(self.inputs.get("past_key_values"))
+            and all(
+                type(one) in (MaxLengthCriteria, EosTokenCriteria) for one in self.stopping_criteria
+            )
+            and is_packable(self.model)
+        )
+
+    def beam_search(self) -> Any:
+        """The best targets, as the library's beam search returns them."""
+        options = self._options()
+        found = [
+            (rows, *BeamSearch(decoder, start, limits, options).run())
+            for rows, decoder, start, limits in self._parts()
+        ]
+        sequences = self._collect([(rows, targets) for rows, targets, _ in found]).flatten(0, 1)
+        if not self.config.return_dict_in_generate:
+            return sequences
+        scores = torch.cat([scores for *_, scores in found])
+        order = torch.cat([rows for rows, *_ in found]).argsort()
+        return GenerateBeamEncoderDecoderOutput(
+            sequences=sequences, sequences_scores=scores[order].flatten()
+        )
+
+    def greedy_search(self) -> Tensor:
+        """The targets of most probable words."""
+        options = self._options()
+        return self._collect(
+            [
+                (rows, greedy_search(decoder, start, limits, options))
+                for rows, decoder, start, limits in self._parts()
+            ]
+        )
+
+    def _options(self) -> SearchOptions:
+        config = self.config
+        ends = config._eos_token_tensor
+        padding = config._pad_token_tensor
+        if ends is None:
+            ends = self.start.new_empty(0)
+        if self.num_beams > 1:  # the library's filler: where padding is word 0, the end
+            padding = padding or (ends[0] if len(ends) else -1)
+        return SearchOptions(
+            num_beams=self.num_beams,
+            num_returned=config.num_return_sequences,
+            ends=ends,
+            filler=int(padding) if padding is not None else 0,
+            penalty=config.length_penalty,
+            early_stopping=config.early_stopping,
+            process=self.processors if len(self.processors) else None,
+        )
+
+    def _parts(self) -> Iterator[tuple[Tensor, TargetDecoder, Tensor, Tensor]]:
+        """Sentences of similar length, a few at a time, and a decoder that has read them."""
+        source = self.inputs["encoder_outputs"][0][:: self.num_beams]
+        mask, limits = self.inputs.get("attention_mask"), self.limits()
+        lengths = torch.full_like(limits, source.shape[1])
+        if mask is not None:
+            mask = mask[:: self.num_beams]
+            lengths = source.shape[1] - mask.flip(1).argmax(dim=1)  # up to the last real word
+        packed = pack(self.model)
+        is_whole = len(self.processors) or source.device.type != "cpu"
+        order = torch.arange(len(source), device=source.device)
+        if not is_whole:
+            order = lengths.argsort(descending=True, stable=True)
+        for rows in order.split(len(order) if is_whole else SENTENCES_AT_ONCE):
+            length = int(lengths[rows].max())
+            decoder = TargetDecoder(
+                packed,
+                source[rows, :length],
+                None if mask is None else mask[rows, :length],
+            )
+            yield rows, decoder, self.start[rows, 0], limits[rows]
+
+    def _collect(self, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """The targets of all parts in the order of their sentences, as long as the longest."""
+        options = self._options()
+        width = max(targets.shape[-1] for _, targets in parts)
+        padded = [
+            functional.pad(targets, (0, width - targets.shape[-1]), value=options.filler)
+            for _, targets in parts
+        ]
+        order = torch.cat([rows for rows, _ in parts]).argsort()
+        targets = torch.cat(padded)[order]
+        is_end = torch.isin(targets[..., 1:], options.ends)
+        first_end = is_end.int().argmax(dim=-1) + 2
+        limits = self.limits().view(-1, *[1] * (targets.dim() - 2))
+        lengths = first_end.where(is_end.any(dim=-1), limits).minimum(limits)
+        return targets[..., : int(lengths.max())]
+
+
+def _is_fresh(cache: Any) -> bool:
+    """Whether a cache is what the library makes when the caller says nothing."""
+    return (
+        isinstance(cache, EncoderDecoderCache)
+        and type(cache.self_attention_cache) is DynamicCache
+        and not getattr(cache, "_is_user_defined", False)
+        and cache.get_seq_length() == 0
+    )
+
+
+def is_packable(model: Any) -> bool:
+    """Whether the decoder's layers compute what their weights say, and nobody watches them."""
+    config, decoder = model.config, model.model.decoder
+    weight = model.lm_head.weight
+    return (
+        not model.training
+        and config.attention_score in ("scaled_dot_product", "dot_product")
+        and config.attention_window is None
+        and config._attn_implementation in ("eager", "sdpa")
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled(weight.device.type)
+        and type(model.lm_head) is FastLinear
+        and all(_is_plain_module(module) for module in decoder.modules())
+        and all(
+            type(parameter) is nn.Parameter
+            and parameter.device == weight.device
+            and parameter.dtype == weight.dtype
+            for parameter in decoder.parameters()
+        )
+    )
+
+
+def _is_plain_module(module: nn.Module) -> bool:
+    return not (
+        module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
+    ) and (not isinstance(module, nn.Linear) or type(module) is FastLinear)
+
+
+def pack(model: Any) -> PackedDecoder:
+    """The model's decoder, laid out anew when a weight has changed since the last call."""
+    decoder, lm_head = model.model.decoder, model.lm_head
+    parameters = (*decoder.parameters(), lm_head.weight)
+    state = [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in parameters]
+    known, packed = packed_decoders.get(model, (None, None))
+    if packed is None or known != state:
+        packed = PackedDecoder(decoder, lm_head, best_way(lm_head.weight))
+        packed_decoders[model] = (state, packed)
+    return packed
