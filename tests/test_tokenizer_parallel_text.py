@@ -114,8 +114,8 @@ def test_rows_without_two_sentences_are_left_out_and_told(tmp_path):
         "1 with an empty side (row 5)",
         "1 with half a surrogate pair in field 'en' (row 6)",
         "2 with broken JSON (rows 3, 9)",
+        "2 with no object of the languages' texts (rows 4, 8)",
         "2 with no text in field 'de' (rows 2, 7)",
-        "2 with no text in field 'en' (rows 4, 8)",
     ]
     assert corpus.num_pairs + corpus.skipped.counts.total() == len(lines)
 
@@ -192,6 +192,14 @@ def test_a_text_file_alone_is_refused(tmp_path):
         read(write(tmp_path / "a.en", "good\n"))
 
 
+def test_a_folder_may_be_named_like_a_file(tmp_path):
+    datasets.Dataset.from_list(ROWS).save_to_disk(tmp_path / "saved.tsv")
+
+    assert read(tmp_path / "saved.tsv") == PAIRS
+
+
 def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="There is no file ''"):
+        read("")
     with pytest.raises(ValueError, match=r"There is no file .*train\.en"):
         read(tmp_path / "train.en", tmp_path / "train.de")

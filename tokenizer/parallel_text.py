@@ -79,9 +79,9 @@ def find_corpora(places: list[str], languages: Languages) -> list[Corpus]:
     corpora, texts = [], []
     for place in places:
         path = Path(place)
-        reader = FILE_READERS.get(_format(path))
-        if not path.exists() and path.suffix:
-            raise ValueError(f"There is no file {place}.")
+        reader = None if path.is_dir() else FILE_READERS.get(_format(path))
+        if not place or (path.suffix and not path.exists()):
+            raise ValueError(f"There is no file {place!r}.")
         if path.is_file() and reader is None:
             texts.append(path)
         elif reader is not None:
@@ -195,9 +195,11 @@ def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
 def _row_of(number: int, fields: Any, languages: Languages) -> Row:
     if isinstance(fields, dict):
         fields = fields.get("translation", fields)
+    if not isinstance(fields, dict):
+        return Row(number, None, "no object of the languages' texts")
     texts = []
     for language in languages:
-        text = fields.get(language) if isinstance(fields, dict) else None
+        text = fields.get(language)
         if not isinstance(text, str):
             return Row(number, None, f"no text in field {language!r}")
         if not text.isascii() and _has_surrogate(text):
