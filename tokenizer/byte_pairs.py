@@ -10,6 +10,7 @@ from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
 from vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.word_by_word import PIECES
 
 from .word_counts import WordCounts
 
@@ -20,16 +21,6 @@ MULTIPLE = 8  # vocabulary sizes that matrix products like
 MODEL_MAX_LENGTH = 1024  # of the configuration: max_position_embeddings
 PIECES_A_FEED = 1000
 
-# Words, single digits, punctuation, other white space, blanks. A word, digit or punctuation mark
-# takes one blank before it along, and no piece holds a blank further in: words can be counted
-# one by one. \p{M} keeps combining marks with their letters.
-PIECES = (
-    r" ?[\p{L}\p{M}]+"
-    r"| ?\p{N}"
-    r"| ?[^\s\p{L}\p{M}\p{N}]+"
-    r"|[^\S ]+"
-    r"| "
-)
 SMALLEST_VOCABULARY = -(-(3 + len(ALPHABET)) // MULTIPLE) * MULTIPLE
 
 

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from transformers import BatchEncoding, TokenizersBackend
 
+from .word_by_word import LazilyFastEncoding, WordByWord, settings_of, wants_only_ids
+
+known_words: "WeakKeyDictionary[TokenizersBackend, WordByWord]" = WeakKeyDictionary()
+
 
 class VanillaTransformerTokenizer(TokenizersBackend):
-    """The library's fast tokenizer, with errors that say which text it cannot encode and why.
+    """The library's fast tokenizer, which remembers words and says which text it cannot encode.
 
     All that it knows stands in `tokenizer.json` and `tokenizer_config.json`, so transformers reads
     the same folder without this class, as a plain `TokenizersBackend` that encodes alike.
@@ -30,14 +35,36 @@ class VanillaTransformerTokenizer(TokenizersBackend):
         if isinstance(text, list | tuple) and not (text or text_pair or is_split_into_words):
             empty: dict[str, list[int]] = {name: [] for name in self.model_input_names}
             return BatchEncoding(empty, tensor_type=options.get("return_tensors"))
-        try:
-            return super()._encode_plus(
+
+        def encode() -> BatchEncoding:
+            return super(VanillaTransformerTokenizer, self)._encode_plus(
                 text, text_pair, is_split_into_words=is_split_into_words, **options
             )
+
+        try:
+            plain = text_pair is None and not is_split_into_words and wants_only_ids(text, options)
+            if plain and (words := self._words()):
+                rows = words.encode(text)
+                longest = max(rows, key=len)
+                self._eventual_warn_about_too_long_sequence(
+                    longest, options.get("max_length"), options.get("verbose", True)
+                )
+                return LazilyFastEncoding(rows, encode)
+            return encode()
         except (TypeError, ValueError) as error:
             for complaint in (*_complaints(text, "text"), *_complaints(text_pair or "", "pair")):
                 raise ValueError(complaint) from error
             raise
+
+    def _words(self) -> WordByWord | None:
+        """The words known so far, if texts can be encoded word by word."""
+        settings = settings_of(self.backend_tokenizer)
+        if settings is None or not self.split_special_tokens:
+            return None
+        words = known_words.get(self)
+        if words is None or words.settings != settings:
+            words = known_words[self] = WordByWord(self.backend_tokenizer)
+        return words
 
     def _decode(self, token_ids: Any, *options: Any, **more_options: Any) -> str:
         try:
