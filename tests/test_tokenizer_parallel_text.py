@@ -106,6 +106,7 @@ def test_rows_without_two_sentences_are_left_out_and_told(tmp_path):
         '{"en": "Six", "de": 6}',
         '{"translation": null}',
         "",
+        "[" * 200_000,
     ]
     (corpus,) = find_corpora([write(tmp_path / "a.jsonl", "\n".join(lines) + "\n")], LANGUAGES)
 
@@ -113,9 +114,9 @@ def test_rows_without_two_sentences_are_left_out_and_told(tmp_path):
     assert sorted(corpus.skipped.describe()) == [
         "1 with an empty side (row 5)",
         "1 with half a surrogate pair in field 'en' (row 6)",
-        "2 with broken JSON (rows 3, 9)",
         "2 with no text in field 'de' (rows 2, 7)",
         "2 with no text in field 'en' (rows 4, 8)",
+        "3 with broken JSON (rows 3, 9, 10)",
     ]
     assert corpus.num_pairs + corpus.skipped.counts.total() == len(lines)
 

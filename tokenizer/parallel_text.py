@@ -166,7 +166,7 @@ def read_json_lines(path: Path, languages: Languages) -> Iterator[Row]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             fields = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter for thousands of brackets
             yield Row(number, None, "broken JSON")
         else:
             yield _row_of(number, fields, languages)
