@@ -193,6 +193,14 @@ def test_a_text_file_alone_is_refused(tmp_path):
         read(write(tmp_path / "a.en", "good\n"))
 
 
+def test_a_saved_dataset_without_a_train_split_is_refused(tmp_path):
+    rows = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict({"validation": rows, "test": rows}).save_to_disk(tmp_path / "saved")
+
+    with pytest.raises(ValueError, match="split named train, got validation, test"):
+        read(tmp_path / "saved")
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"There is no file .*train\.en"):
         read(tmp_path / "train.en", tmp_path / "train.de")

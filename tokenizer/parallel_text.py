@@ -182,7 +182,10 @@ def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
             "pip install 'vanilla-transformer[train]'."
         ) from error
     if (Path(place) / "dataset_dict.json").exists():
-        rows = datasets.load_from_disk(place)["train"]
+        splits = datasets.load_from_disk(place)
+        if "train" not in splits:
+            raise ValueError(f"{place} must hold a split named train, got {', '.join(splits)}.")
+        rows = splits["train"]
     elif (Path(place) / "state.json").exists():
         rows = datasets.load_from_disk(place)
     else:
