@@ -226,6 +226,7 @@ def test_a_stop_while_saving_leaves_the_old_bundle(corpus, tmp_path, monkeypatch
         (("--languages", "en,en"), "languages must be two names like en,de"),
         (("--languages", "en,de,fr"), "languages must be two names like en,de"),
         (("--temperature", 0.5), "temperature must be at least 1, got 0.5"),
+        (("--temperature", "nan"), "temperature must be at least 1, got nan"),
         (("--min-frequency", 0), "min_frequency must be at least 1, got 0"),
     ],
 )

@@ -37,7 +37,7 @@ class Options:
     def __post_init__(self) -> None:
         if len(set(self.languages)) != 2 or len(self.languages) != 2 or "" in self.languages:
             raise ValueError(f"languages must be two names like en,de, got {self.languages}.")
-        if self.temperature < 1:
+        if not self.temperature >= 1:  # NaN is neither below nor above
             raise ValueError(f"temperature must be at least 1, got {self.temperature}.")
         if self.min_frequency < 1:
             raise ValueError(f"min_frequency must be at least 1, got {self.min_frequency}.")
