@@ -109,12 +109,17 @@ def test_measures_are_those_of_a_plain_count():
     assert found.single_byte_tokens == sum(len(token) == 1 for token in tokens)
 
 
-def test_measures_forget_the_truncation_of_an_earlier_call(tiny_tokenizer):
+@pytest.mark.parametrize(
+    "options",
+    [{"truncation": True, "max_length": 2}, {"padding": "max_length", "max_length": 50}],
+    ids=["truncation", "padding"],
+)
+def test_measures_forget_the_settings_of_an_earlier_call(options, tiny_tokenizer):
     counts = WordCounts()
     counts.add(["unbelievablylongword"])
     before = measure(tiny_tokenizer, counts)
 
-    tiny_tokenizer(["a b c"], truncation=True, max_length=2, padding="max_length")
+    tiny_tokenizer(["a b c"], **options)
 
     assert measure(tiny_tokenizer, counts) == before
 
