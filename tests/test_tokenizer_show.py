@@ -1,5 +1,6 @@
 """What is shown is what is there: all bytes, all characters, and nothing that drives a terminal."""
 
+import io
 import re
 import subprocess
 import sys
@@ -8,11 +9,12 @@ import pytest
 from conftest import SENTENCES
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from scripts.fresh_process import REPOSITORY, run_fresh
 from typer import Typer
 from typer.testing import CliRunner
 
-from tokenizer.show import BYTE_OF_LETTER, load_tokenizer, main, split, visible
+from tokenizer.show import BYTE_OF_LETTER, load_tokenizer, main, show_tokens, split, visible
 
 APP = Typer()
 APP.command()(main)
@@ -125,6 +127,28 @@ def test_a_tokenizer_that_loses_bytes_is_refused(tmp_path):
 
     with pytest.raises(ValueError, match="must hold a byte-level tokenizer"):
         load_tokenizer(tmp_path)
+
+
+def test_a_corpus_is_not_measured_where_tokens_reach_across_blanks(bundle, tmp_path):
+    crossing = load_tokenizer(bundle)
+    crossing.add_tokens(["a\u0120b"])  # U+0120 is the letter that stands for a blank
+    crossing.save_pretrained(tmp_path)
+
+    refused = run(tmp_path, "--corpus", tmp_path / "pairs.tsv")
+
+    assert refused.exit_code == 1
+    assert "every blank must start a token" in refused.output
+
+
+def test_neighbouring_tokens_differ_in_colour_on_a_terminal(tiny_tokenizer):
+    terminal = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=80)
+
+    show_tokens(terminal, split(tiny_tokenizer, "xy"))
+
+    line = terminal.file.getvalue().splitlines()[0]
+    first, second, end = re.findall(r"(\x1b\[[\d;]+m)(x|y|</s>)", line)
+    assert first[0] != second[0] != end[0]
+    assert "|" not in line
 
 
 def test_nothing_to_show_is_a_mistake_of_usage(bundle):
