@@ -182,10 +182,10 @@ def test_without_colour_a_terminal_too_sees_where_tokens_end(tokenizer):
 
 def test_an_added_token_has_bytes_unless_it_is_special(bundle):
     tokenizer = AutoTokenizer.from_pretrained(bundle, split_special_tokens=False)
-    tokenizer.add_tokens([AddedToken("Straße"), AddedToken("<de>", special=True)])
-    tokens = show.split(tokenizer, "<de>Straße")
+    tokenizer.add_tokens([AddedToken("Strasse"), AddedToken("<de>", special=True)])
+    tokens = show.split(tokenizer, "<de>Strasse")
     contents = {token.text: token.content for token in tokens}
-    assert contents == {"<de>": None, "Straße": "Straße".encode(), "</s>": None}
+    assert contents == {"<de>": None, "Strasse": "Strasse".encode(), "</s>": None}
 
 
 def test_sentences_of_stdin_are_shown_like_arguments(bundle):

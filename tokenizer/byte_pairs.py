@@ -20,6 +20,7 @@ UNUSED = "<unused"  # fills the vocabulary of a small corpus up to a multiple of
 MULTIPLE = 8  # vocabulary sizes that matrix products like
 MODEL_MAX_LENGTH = 1024  # of the configuration: max_position_embeddings
 PIECES_A_FEED = 1000
+LONGEST_WORD = 1000  # to learn from: the library's trainer takes hours for a megabyte of "aaa"
 
 SMALLEST_VOCABULARY = -(-(3 + len(ALPHABET)) // MULTIPLE) * MULTIPLE
 
@@ -28,11 +29,6 @@ def learn_tokenizer(
     counts: WordCounts, vocabulary_size: int, min_frequency: int = 2
 ) -> VanillaTransformerTokenizer:
     """A tokenizer of at most `vocabulary_size` entries, rounded up to a multiple of 8."""
-    if vocabulary_size < SMALLEST_VOCABULARY:
-        raise ValueError(
-            f"vocabulary_size must be at least {SMALLEST_VOCABULARY} (256 bytes, 3 special tokens, "
-            f"a multiple of {MULTIPLE}), got {vocabulary_size}."
-        )
     backend = Tokenizer(BPE())
     backend.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
     trainer = BpeTrainer(
@@ -53,7 +49,7 @@ def count_pieces(counts: WordCounts) -> Counter[str]:
     cut = byte_level_pieces()
     pieces: Counter[str] = Counter()
     for word, count in counts:
-        for piece, _ in cut.pre_tokenize_str(word):
+        for piece, _ in cut.pre_tokenize_str(word[:LONGEST_WORD]):
             pieces[piece] += count
     return pieces
 
@@ -92,6 +88,7 @@ def _finish(backend: Tokenizer) -> VanillaTransformerTokenizer:
         eos_token=END,
         model_max_length=MODEL_MAX_LENGTH,
         padding_side="right",
+        model_input_names=["input_ids", "attention_mask"],  # older releases would add a third
         split_special_tokens=True,  # "</s>" in a sentence is text
         clean_up_tokenization_spaces=False,
     )

@@ -18,9 +18,6 @@ class VanillaTransformerTokenizer(TokenizersBackend):
     the same folder without this class, as a plain `TokenizersBackend` that encodes alike.
     """
 
-    padding_side = "right"
-    model_input_names = ["input_ids", "attention_mask"]
-
     @classmethod
     def from_pretrained(cls, *place: Any, **options: Any) -> "VanillaTransformerTokenizer":
         """Load a tokenizer that always splits a text the same way."""
@@ -66,12 +63,21 @@ class VanillaTransformerTokenizer(TokenizersBackend):
             words = known_words[self] = WordByWord(self.backend_tokenizer)
         return words
 
+    def _add_tokens(self, new_tokens: list[Any], special_tokens: bool = False) -> int:
+        for token in map(str, new_tokens):
+            if not token.isascii():
+                raise ValueError(
+                    f"An added token must be ASCII, got {token!r}, which the byte-level decoder "
+                    "would garble: leave it out (any word can be written without it)."
+                )
+        return super()._add_tokens(new_tokens, special_tokens=special_tokens)
+
     def _decode(self, token_ids: Any, *options: Any, **more_options: Any) -> str:
         try:
             return super()._decode(token_ids, *options, **more_options)
         except OverflowError as error:
             raise ValueError(
-                f"Token ids must be at least 0, got {token_ids}. Labels of -100 cost nothing and "
+                f"Token ids must be between 0 and {len(self) - 1}, got {token_ids}. Labels of -100 "
                 "mean nothing: write pad_token_id in their place before decoding."
             ) from error
 
@@ -83,6 +89,8 @@ def _complaints(text: Any, name: str) -> Iterator[str]:
             yield from _complaints(part, f"{name}[{index}]")
     elif isinstance(text, bytes):
         yield f"A text must be a str, got bytes as {name}: decode them first, .decode('utf-8')."
+    elif hasattr(text, "__iter__") and not isinstance(text, str):
+        yield f"A batch of texts must be a list, got a {type(text).__name__} as {name}: list(...)."
     elif not isinstance(text, str):
         yield (
             f"A text must be a str, got {text!r} as {name}: leave the row out or write '' for it."
