@@ -10,11 +10,11 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow test-upstream lint format tokenizer bench clean
+.PHONY: help test test-slow test-upstream lint format tokenizer bench bench-tokenization clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
-		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
+		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-19s %s\n' "$$name" "$$what"; done
 
 test: $(VENV)/.built ## the test suite; arguments: make test ARGS="-k attention"
 	$(BIN)/python -m pytest $(ARGS)
@@ -47,6 +47,9 @@ tokenizer: $(VENV)/.built ## learn tokenizer/en-de again from ../shared/data
 
 bench: $(VENV)/.built ## training speed against MarianMT and torch.nn
 	$(BIN)/python benchmarks/training.py $(ARGS)
+
+bench-tokenization: $(VENV)/.built ## tokenizers: ours against sentencepiece and subword-nmt
+	$(BIN)/python benchmarks/tokenization.py $(ARGS)
 
 clean: ## remove .venv, the unpacked release and all caches
 	rm -rf $(VENV) .upstream build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

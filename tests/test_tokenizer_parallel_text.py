@@ -106,6 +106,7 @@ def test_rows_without_two_sentences_are_left_out_and_told(tmp_path):
         '{"en": "Six", "de": 6}',
         '{"translation": null}',
         "",
+        "[" * 200_000,
     ]
     (corpus,) = find_corpora([write(tmp_path / "a.jsonl", "\n".join(lines) + "\n")], LANGUAGES)
 
@@ -113,9 +114,9 @@ def test_rows_without_two_sentences_are_left_out_and_told(tmp_path):
     assert sorted(corpus.skipped.describe()) == [
         "1 with an empty side (row 5)",
         "1 with half a surrogate pair in field 'en' (row 6)",
-        "2 with broken JSON (rows 3, 9)",
+        "2 with no object of the languages' texts (rows 4, 8)",
         "2 with no text in field 'de' (rows 2, 7)",
-        "2 with no text in field 'en' (rows 4, 8)",
+        "3 with broken JSON (rows 3, 9, 10)",
     ]
     assert corpus.num_pairs + corpus.skipped.counts.total() == len(lines)
 
@@ -192,6 +193,40 @@ def test_a_text_file_alone_is_refused(tmp_path):
         read(write(tmp_path / "a.en", "good\n"))
 
 
+def test_a_folder_may_be_named_like_a_file(tmp_path):
+    datasets.Dataset.from_list(ROWS).save_to_disk(tmp_path / "saved.tsv")
+
+    assert read(tmp_path / "saved.tsv") == PAIRS
+
+
+def test_a_saved_dataset_without_a_train_split_is_refused(tmp_path):
+    rows = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict({"validation": rows, "test": rows}).save_to_disk(tmp_path / "saved")
+
+    with pytest.raises(ValueError, match="split named train, got validation, test"):
+        read(tmp_path / "saved")
+
+
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"There is no file .*train\.en"):
-        read(tmp_path / "train.en", tmp_path / "train.de")
+    with pytest.raises(ValueError, match="There is no file ''"):
+        read("")
+    with pytest.raises(ValueError, match=r"There is no file .*train\.tsv\.gz"):
+        read(tmp_path / "train.tsv.gz")
+
+
+@pytest.mark.parametrize("name", ["train.en", "cnn_dailymail:3.0.0", "user/data"])
+def test_what_is_neither_file_nor_dataset_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    with pytest.raises(ValueError, match=f"no file {name}, and no dataset .* could be loaded"):
+        read(name)
+
+
+def test_a_dataset_may_lie_in_a_folder_with_a_colon(tmp_path):
+    datasets.Dataset.from_list(ROWS).save_to_disk(tmp_path / "sav:ed")
+
+    assert read(tmp_path / "sav:ed") == PAIRS
+
+
+def test_suffixes_may_be_written_large(tmp_path):
+    assert read(write(tmp_path / "A.TSV", "a\tb\n")) == [("a", "b")]

@@ -1,146 +1,275 @@
-"""What is shown is what is there: all bytes, all characters, and nothing that drives a terminal."""
+"""What is shown is what the tokenizer does: every token, every byte, every count."""
 
+import json
 import re
-import subprocess
 import sys
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from conftest import SENTENCES
-from hypothesis import given
-from hypothesis import strategies as st
+import typer
+from rich.console import Console
 from scripts.fresh_process import REPOSITORY, run_fresh
-from typer import Typer
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
-from tokenizer.show import BYTE_OF_LETTER, load_tokenizer, main, split, visible
+from tokenizer import show
+from tokenizer.train import Options, make_bundle
 
-APP = Typer()
-APP.command()(main)
-HARD = ["Über mut", "\U0001f469\u200d\U0001f469", "\x1b[31mred\x07\r\n\t", " a  b ", "</s>", ""]
+PAIRS = [
+    ("The cat sat on the mat.", "Die Katze saß auf der Matte."),
+    ("The dog sat on the cat.", "Der Hund saß auf der Katze."),
+    ("  Two blanks,  and 42 digits", "Zwei Leerzeichen\u00a0und 42 Ziffern "),
+]
+SENTENCES = [
+    "The cat sat.",
+    "Größer als die Katze",
+    "🙂 हिन्दी 汉字 ﷽",
+    " a  b\t\x1b[31mred\x1b[0m\x07\r\u2028\u202e\x9b ",
+    "[red]no markup[/red] :smile: | </s> \\x1b",
+    "",
+]
+COMMAND = typer.Typer()
+COMMAND.command()(show.main)
+PLAIN = {"FORCE_COLOR": "", "TTY_COMPATIBLE": "", "COLUMNS": "100"}  # whatever the terminal is
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "train.jsonl"
+    rows = [json.dumps({"en": source, "de": target}) for source, target in PAIRS]
+    path.write_text("\n".join([*rows, '{"en": "alone"}']), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
+    make_bundle([str(corpus)], folder, Options(vocabulary_size=320))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(bundle):
+    return AutoTokenizer.from_pretrained(bundle)
+
+
+@pytest.fixture(scope="module")
+def other_tokenizers(tmp_path_factory):
+    """Folders that AutoTokenizer reads, one by words, the other with a token of two blanks."""
+    by_words = Tokenizer(models.WordLevel({"a": 0, "u": 1}, unk_token="u"))
+    letters = {letter: index for index, letter in enumerate([*show.ALPHABET, "ĠĠ"])}
+    two_blanks = Tokenizer(models.BPE(letters, [("Ġ", "Ġ")]))
+    two_blanks.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    two_blanks.decoder = decoders.ByteLevel()
+    folders = {"by words": by_words, "two blanks": two_blanks}
+    for name, backend in folders.items():
+        folders[name] = tmp_path_factory.mktemp("other")
+        PreTrainedTokenizerFast(tokenizer_object=backend).save_pretrained(folders[name])
+    return folders
 
 
 def run(*arguments, **options):
-    return CliRunner().invoke(APP, [*map(str, arguments)], **options)
+    return CliRunner(env=PLAIN).invoke(COMMAND, list(map(str, arguments)), **options)
 
 
-def bytes_shown(output):
-    """The last column: two or more blanks, then pairs of hexadecimal digits to the line's end."""
-    columns = [re.search(r" {2,}((?:[0-9a-f]{2} ?)+) *$", line) for line in output.splitlines()]
-    return bytes.fromhex("".join(found[1] for found in columns if found))
+def rows_of(output):
+    """The rows of the tables in some output, cut at two blanks or more."""
+    rows = [re.split(" {2,}", line.strip()) for line in output.splitlines()]
+    return [row for row in rows if re.fullmatch(r"\d+", row[0])]
 
 
-def test_every_letter_stands_for_one_byte(tiny_tokenizer):
-    assert sorted(BYTE_OF_LETTER.values()) == list(range(256))
-    for letter, byte in BYTE_OF_LETTER.items():
-        assert tiny_tokenizer.backend_tokenizer.decoder.decode([letter]) == bytes([byte]).decode(
-            errors="replace"
-        )
+def refusal_of(*arguments, **options):
+    """The one line that a refused command says."""
+    result = run(*arguments, **options)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
 
 
-@given(sentence=st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(HARD))
-def test_the_bytes_of_all_tokens_are_those_of_the_sentence(sentence, tiny_tokenizer):
-    *tokens, end = split(tiny_tokenizer, sentence)
+def test_a_byte_has_the_letter_that_the_library_gives_it():
+    letter_by_letter = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    for character in map(chr, [*range(0x800), 0x4E00, 0xFFFD, 0x1F642, 0x10FFFF]):
+        [(letters, _)] = letter_by_letter.pre_tokenize_str(character)
+        assert bytes(show.BYTE_OF_LETTER[letter] for letter in letters) == character.encode()
+    assert sorted(show.BYTE_OF_LETTER.values()) == list(range(256))
 
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_the_tokens_are_those_a_model_gets(sentence, tokenizer):
+    tokens = show.split(tokenizer, sentence)
+    assert [token.token_id for token in tokens] == tokenizer(sentence)["input_ids"]
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_the_bytes_of_the_tokens_are_those_of_the_sentence(sentence, tokenizer):
+    *tokens, end = show.split(tokenizer, sentence)
     assert b"".join(token.content for token in tokens) == sentence.encode()
-    assert [token.token_id for token in tokens] == tiny_tokenizer.encode(sentence)[:-1]
-    assert all(token.text == token.characters for token in tokens if token.is_whole)
     assert (end.content, end.text) == (None, "</s>")
 
 
-@given(sentence=st.text(st.characters(exclude_categories=["Cs"])))
-def test_nothing_visible_drives_a_terminal(sentence):
-    assert visible(sentence).isprintable()
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_the_bytes_column_spells_the_sentence(sentence, bundle):
+    # Tokens without bytes have two columns.
+    rows = [row for row in rows_of(run(bundle, sentence).stdout) if len(row) == 3]
+    assert bytes.fromhex("".join(column for _, _, column in rows)) == sentence.encode()
 
 
-@pytest.mark.parametrize("sentence", ["Where is the station?", "Über mut", "\x1b[31mred\x07"])
-def test_the_command_shows_ids_texts_and_bytes(sentence, bundle, tiny_tokenizer):
-    result = run(bundle, sentence)
-
-    assert result.exit_code == 0
-    assert bytes_shown(result.output) == sentence.encode()
-    assert "\x1b" not in result.output
-    for token_id in tiny_tokenizer.encode(sentence):
-        assert re.search(rf"^ +{token_id} ", result.output, re.MULTILINE)
-    assert result.output.splitlines()[0].count("|") == len(tiny_tokenizer.encode(sentence)) - 1
+def test_the_texts_of_whole_tokens_give_the_sentence_back(tokenizer):
+    *tokens, _ = show.split(tokenizer, "The  cat sat on 42 dogs")
+    assert all(token.is_whole for token in tokens)
+    assert "".join(token.text for token in tokens) == "The  cat sat on 42 dogs"
 
 
-def test_sentences_come_from_stdin_too(bundle):
-    assert (
-        run(bundle, input="One.\nTwo\u2028.\r\n").output == run(bundle, "One.", "Two\u2028.").output
-    )
+def test_a_part_of_a_character_says_of_which(bundle):
+    rows = rows_of(run(bundle, "a🙂").stdout)
+    assert [row[1] for row in rows] == ["a", *["part of 🙂"] * 4, "</s>"]
 
 
-def test_a_corpus_is_measured_as_its_sentences_say(bundle, tiny_tokenizer, tmp_path):
-    (tmp_path / "pairs.tsv").write_text(SENTENCES + "no tab\n", encoding="utf-8")
-
-    result = run(bundle, "--corpus", tmp_path / "pairs.tsv")
-
-    assert "left out 1 with no tab" in result.output
-    for side, language in enumerate(("en", "de")):
-        texts = [line.split("\t")[side] for line in SENTENCES.splitlines()]
-        tokens = [token for text in texts for token in tiny_tokenizer.tokenize(text)]
-        words = sum(len(text.split()) for text in texts)
-        size = sum(len(text.encode()) for text in texts)
-        row = next(line for line in result.output.splitlines() if line.split()[:1] == [language])
-        assert row.split() == [
-            language,
-            str(words),
-            str(len(tokens)),
-            f"{len(tokens) / words:.3f}",
-            f"{size / len(tokens):.3f}",
-            f"{sum(len(token) == 1 for token in tokens) / len(tokens):.1%}",
-        ]
+def test_a_real_replacement_character_is_whole():
+    assert show.Token(0, "\ufffd".encode(), "\ufffd").is_whole
+    assert not show.Token(0, b"\xef", "\ufffd").is_whole
 
 
-@pytest.mark.parametrize("command", [("-m", "tokenizer.show"), (REPOSITORY / "tokenizer/show.py",)])
+def test_tokens_are_set_apart_without_colours(bundle, tokenizer):
+    line = run(bundle, "The cat sat").stdout.splitlines()[0]
+    tokens = show.split(tokenizer, "The cat sat")
+    assert line.split("|") == [token.text.replace(" ", "·") for token in tokens]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_sentence_never_drives_the_terminal(sentence, is_terminal, tokenizer):
+    console = Console(force_terminal=is_terminal, color_system="standard", width=200)
+    with console.capture() as capture:
+        show.show_tokens(console, show.split(tokenizer, sentence))
+    printed = re.sub(r"\x1b\[(0|1|2|30;10[36])m", "", capture.get())  # the styles of ours
+    assert printed.replace("\n", "").isprintable()
+
+
+def test_a_token_is_no_markup():
+    console = Console(force_terminal=False, width=200)
+    with console.capture() as capture:
+        show.show_tokens(console, [show.Token(0, b"[red]", "[red]"), show.Token(1, None, "[/b]")])
+    line, *table = capture.get().splitlines()
+    assert line == "[red]|[/b]"
+    assert [row[1] for row in rows_of("\n".join(table))] == ["[red]", "[/b]"]
+
+
+def test_neighbours_have_different_backgrounds(tokenizer):
+    console = Console(force_terminal=True, color_system="standard", no_color=False, width=200)
+    tokens = show.split(tokenizer, "xyzxyz")
+    with console.capture() as capture:
+        show.show_tokens(console, tokens)
+    first_line = capture.get().splitlines()[0]
+    codes = re.findall(r"\x1b\[30;(\d+)m", first_line)
+    assert len(codes) == len(tokens) - 1
+    assert all(left != right for left, right in pairwise(codes))
+    assert "|" not in first_line
+
+
+def test_without_colour_a_terminal_too_sees_where_tokens_end(tokenizer):
+    console = Console(force_terminal=True, color_system="standard", no_color=True, width=200)
+    tokens = show.split(tokenizer, "xyz")
+    with console.capture() as capture:
+        show.show_tokens(console, tokens)
+    assert capture.get().splitlines()[0].count("|") == len(tokens) - 1
+
+
+def test_an_added_token_has_bytes_unless_it_is_special(bundle):
+    tokenizer = AutoTokenizer.from_pretrained(bundle, split_special_tokens=False)
+    tokenizer.add_tokens([AddedToken("Strasse"), AddedToken("<de>", special=True)])
+    tokens = show.split(tokenizer, "<de>Strasse")
+    contents = {token.text: token.content for token in tokens}
+    assert contents == {"<de>": None, "Strasse": "Strasse".encode(), "</s>": None}
+
+
+def test_sentences_of_stdin_are_shown_like_arguments(bundle):
+    lines = ["One\u2028line", "one\rmore", "The cat", "", "last"]
+    piped = run(bundle, input="\r\n".join(lines).encode())
+    assert piped.stdout == run(bundle, *lines).stdout
+
+
+def test_stdin_is_left_alone_when_there_is_a_sentence_or_a_corpus(bundle, corpus):
+    assert run(bundle, "a", input="b").stdout == run(bundle, "a").stdout
+    output = run(bundle, "--corpus", corpus, input="b").stdout
+    assert output == run(bundle, "--corpus", corpus).stdout
+
+
+def test_the_figures_of_a_corpus_are_those_of_its_sentences(bundle, corpus, tokenizer):
+    output = run(bundle, "--corpus", corpus, "--corpus", corpus).stdout
+    for language, side in zip(("en", "de"), zip(*PAIRS, strict=True), strict=True):
+        [row] = [line.split() for line in output.splitlines() if line.split()[:1] == [language]]
+        tokens = [token for text in side * 2 for token in show.split(tokenizer, text)[:-1]]
+        words = sum(len(text.split()) for text in side * 2)
+        size = sum(len(text.encode()) for text in side * 2)
+        single = sum(len(token.content) == 1 for token in tokens)
+        assert row[1:3] == [f"{words:,}", f"{len(tokens):,}"]
+        assert row[3:5] == [f"{len(tokens) / words:.3f}", f"{size / len(tokens):.3f}"]
+        assert row[5:] == [f"{single / len(tokens):.1%}"]
+
+
+def test_padding_and_truncation_in_a_bundle_change_no_figure(bundle, corpus, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(bundle)
+    tokenizer(["two words", "one"], padding=True, truncation=True, max_length=3)
+    tokenizer.save_pretrained(tmp_path)
+    saved = run(tmp_path, "--corpus", corpus).stdout
+    assert saved == run(bundle, "--corpus", corpus).stdout
+
+
+def test_rows_left_out_are_reported(bundle, corpus):
+    assert "left out 1 with no text in field 'de' (row 4)" in run(bundle, "--corpus", corpus).stderr
+
+
+def test_languages_are_named_like_the_fields(bundle, corpus):
+    swapped = run(bundle, "--corpus", corpus, "--languages", "de, en").stdout
+    rows = [line.split()[0] for line in swapped.splitlines() if "%" in line]
+    assert rows == ["de", "en"]
+
+
+def test_no_tokenizer_is_refused_in_one_line(bundle, tmp_path):
+    assert "There is no folder" in refusal_of(tmp_path / "missing", "a")
+    assert "must hold a tokenizer" in refusal_of(tmp_path, "a")
+    (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
+    assert "must hold a tokenizer" in refusal_of(tmp_path, "a")
+
+
+def test_tokens_that_are_not_bytes_are_refused(other_tokenizers):
+    assert "byte-level" in refusal_of(other_tokenizers["by words"], "a")
+
+
+def test_tokens_across_blanks_are_shown_but_not_measured_by_words(other_tokenizers, corpus):
+    folder = other_tokenizers["two blanks"]
+    assert run(folder, "a  b").stdout.startswith("a|··|b\n")
+    assert "'ĠĠ'" in refusal_of(folder, "--corpus", corpus)
+
+
+@pytest.mark.parametrize("languages", ["en", "en,en", "en,de,fr", "en,"])
+def test_languages_are_two(languages, bundle, corpus):
+    assert "two names" in refusal_of(bundle, "--corpus", corpus, "--languages", languages)
+
+
+def test_text_that_is_not_unicode_is_refused(bundle):
+    assert "UTF-8" in refusal_of(bundle, input=b"\xff\n")
+    assert "surrogate" in refusal_of(bundle, "half \udcff")
+
+
+def test_a_corpus_that_is_not_there_is_refused(bundle, tmp_path):
+    assert "There is no file" in refusal_of(bundle, "--corpus", tmp_path / "missing.tsv")
+
+
+def test_nothing_to_show_is_a_wrong_use(bundle, monkeypatch):
+    keyboard = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(show, "sys", SimpleNamespace(stdin=keyboard, exit=sys.exit))
+    assert run(bundle).exit_code == 2
+
+
+@pytest.mark.parametrize("command", [["-m", "tokenizer.show"], [Path(show.__file__)]])
 def test_it_runs_as_a_module_and_as_a_script(command, bundle, tmp_path):
-    told = run_fresh(*command, bundle, "Two dogs", folder=tmp_path, PYTHONPATH=str(REPOSITORY))
-
-    assert bytes_shown(told) == b"Two dogs"
-
-
-@pytest.mark.parametrize("kind", ["missing", "empty", "broken"])
-def test_what_is_no_tokenizer_is_refused_in_one_line(kind, tmp_path):
-    folder = tmp_path / "tokenizer"
-    if kind != "missing":
-        folder.mkdir()
-    if kind == "broken":
-        (folder / "tokenizer.json").write_text("{}")
-
-    refused = run(folder, "A sentence.")
-
-    assert refused.exit_code == 1
-    assert refused.output.startswith("Error: ")
-    assert len(refused.output.splitlines()) == 1
-
-
-def test_a_tokenizer_that_loses_bytes_is_refused(tmp_path):
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
-
-    PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({"a": 0, "?": 1}, unk_token="?"))
-    ).save_pretrained(tmp_path)
-
-    with pytest.raises(ValueError, match="must hold a byte-level tokenizer"):
-        load_tokenizer(tmp_path)
-
-
-def test_nothing_to_show_is_a_mistake_of_usage(bundle):
-    """On a terminal: a pseudo-terminal stands in for it."""
-    pty = pytest.importorskip("pty")
-    _, terminal = pty.openpty()
-
-    finished = subprocess.run(
-        [sys.executable, "-m", "tokenizer.show", str(bundle)],
-        cwd=REPOSITORY,
-        stdin=terminal,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert finished.returncode == 2
-    assert "Nothing to show" in finished.stderr
+    path = {"PYTHONPATH": str(REPOSITORY)}
+    shown = run_fresh(*command, bundle, "The cat", folder=tmp_path, **PLAIN, **path)
+    assert shown == run(bundle, "The cat").stdout

@@ -109,12 +109,17 @@ def test_measures_are_those_of_a_plain_count():
     assert found.single_byte_tokens == sum(len(token) == 1 for token in tokens)
 
 
-def test_measures_forget_the_truncation_of_an_earlier_call(tiny_tokenizer):
+@pytest.mark.parametrize(
+    "options",
+    [{"truncation": True, "max_length": 2}, {"padding": "max_length", "max_length": 50}],
+    ids=["truncation", "padding"],
+)
+def test_measures_forget_the_settings_of_an_earlier_call(options, tiny_tokenizer):
     counts = WordCounts()
     counts.add(["unbelievablylongword"])
     before = measure(tiny_tokenizer, counts)
 
-    tiny_tokenizer(["a b c"], truncation=True, max_length=2, padding="max_length")
+    tiny_tokenizer(["a b c"], **options)
 
     assert measure(tiny_tokenizer, counts) == before
 
@@ -160,6 +165,31 @@ def test_nothing_is_overwritten_without_force(existing, corpus, tmp_path):
     assert run(corpus, "--output", folder, "--force", "--vocabulary-size", 280).exit_code == 0
 
 
+def test_files_of_another_tokenizer_are_never_mixed_in(corpus, tmp_path):
+    folder = tmp_path / "made"
+    folder.mkdir()
+    (folder / "added_tokens.json").write_text('{"[PAD]": 265}')
+
+    refused = run(corpus, "--output", folder, "--vocabulary-size", 280)
+
+    assert "already holds added_tokens.json" in refused.output
+    make_bundle([str(corpus)], folder, SMALL, force=True)
+    assert content(folder) == content(made_here(corpus, tmp_path / "alone" / "made"))
+
+
+def test_a_refused_run_makes_no_folder(tmp_path):
+    refused = run(tmp_path / "missing.tsv", "--output", tmp_path / "made")
+
+    assert "There is no file" in refused.output
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_tokenizer_just_made_still_travels_with_its_code(corpus, tmp_path):
+    make_bundle([str(corpus)], tmp_path / "made", SMALL).save_pretrained(tmp_path / "hub")
+
+    assert (tmp_path / "hub" / "tokenization_vanilla_transformer.py").exists()
+
+
 def test_force_touches_no_other_file(corpus, tmp_path):
     folder = made_here(corpus, tmp_path / "made")
     (folder / "model.safetensors").write_text("weights")
@@ -171,13 +201,45 @@ def test_force_touches_no_other_file(corpus, tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_work(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("tokenizer.train.find_corpora", pytest.fail)
+    monkeypatch.setattr("tokenizer.train.count_words", pytest.fail)
     (tmp_path / "file").touch()
 
     refused = run(corpus, "--output", tmp_path / "file" / "folder")
 
     assert refused.exit_code == 1
     assert "must be a folder we may write to" in refused.output
+
+
+KILLED_IN_MID_WRITE = """
+import os, signal, sys
+from pathlib import Path
+from tokenizer.train import Options, make_bundle
+moves, move = int(sys.argv[3]), Path.replace
+def stop_at_last(path, target):
+    global moves
+    moves -= 1
+    return move(path, target) if moves >= 0 else os.kill(os.getpid(), signal.SIGKILL)
+Path.replace = stop_at_last
+make_bundle([sys.argv[1]], Path(sys.argv[2]), Options(vocabulary_size=264), force=True)
+"""
+
+
+@pytest.mark.parametrize("moves", range(3))
+def test_a_kill_in_mid_write_leaves_a_whole_bundle(moves, corpus, tmp_path):
+    folder = made_here(corpus, tmp_path / "made")
+    old = content(folder)
+
+    with pytest.raises(AssertionError):  # what `run_fresh` says of a process that fails
+        run_fresh(
+            "-c", KILLED_IN_MID_WRITE, corpus, folder, moves,
+            folder=tmp_path, PYTHONPATH=str(REPOSITORY),
+        )  # fmt: skip
+
+    left = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    assert left["tokenizer.json"] == old["tokenizer.json"]
+    assert left["tokenizer_config.json"] == old["tokenizer_config.json"]
+    make_bundle([str(corpus)], folder, SMALL, force=True)
+    assert content(folder) == old  # and nothing else lies about
 
 
 @pytest.mark.parametrize("moved", range(3))
@@ -221,12 +283,14 @@ def test_a_stop_while_saving_leaves_the_old_bundle(corpus, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--vocabulary-size", 255), "vocabulary_size must be at least 264"),
+        (("--vocabulary-size", 263), "vocabulary_size must be between 264 (256 bytes"),
+        (("--vocabulary-size", 10**12), "and 16,777,216, got 1000000000000"),
         (("--languages", "en"), "languages must be two names like en,de"),
         (("--languages", "en,en"), "languages must be two names like en,de"),
         (("--languages", "en,de,fr"), "languages must be two names like en,de"),
         (("--temperature", 0.5), "temperature must be at least 1, got 0.5"),
-        (("--min-frequency", 0), "min_frequency must be at least 1, got 0"),
+        (("--temperature", "nan"), "temperature must be at least 1, got nan"),
+        (("--min-frequency", 0), "min_frequency must be between 1 and 16,777,216, got 0"),
     ],
 )
 def test_options_out_of_range_are_refused_in_one_line(options, complaint, corpus, tmp_path):

@@ -10,6 +10,7 @@ from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
 from vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.word_by_word import PIECES
 
 from .word_counts import WordCounts
 
@@ -19,17 +20,8 @@ UNUSED = "<unused"  # fills the vocabulary of a small corpus up to a multiple of
 MULTIPLE = 8  # vocabulary sizes that matrix products like
 MODEL_MAX_LENGTH = 1024  # of the configuration: max_position_embeddings
 PIECES_A_FEED = 1000
+LONGEST_WORD = 1000  # to learn from: the library's trainer takes hours for a megabyte of "aaa"
 
-# Words, single digits, punctuation, other white space, blanks. A word, digit or punctuation mark
-# takes one blank before it along, and no piece holds a blank further in: words can be counted
-# one by one. \p{M} keeps combining marks with their letters.
-PIECES = (
-    r" ?[\p{L}\p{M}]+"
-    r"| ?\p{N}"
-    r"| ?[^\s\p{L}\p{M}\p{N}]+"
-    r"|[^\S ]+"
-    r"| "
-)
 SMALLEST_VOCABULARY = -(-(3 + len(ALPHABET)) // MULTIPLE) * MULTIPLE
 
 
@@ -37,11 +29,6 @@ def learn_tokenizer(
     counts: WordCounts, vocabulary_size: int, min_frequency: int = 2
 ) -> VanillaTransformerTokenizer:
     """A tokenizer of at most `vocabulary_size` entries, rounded up to a multiple of 8."""
-    if vocabulary_size < SMALLEST_VOCABULARY:
-        raise ValueError(
-            f"vocabulary_size must be at least {SMALLEST_VOCABULARY} (256 bytes, 3 special tokens, "
-            f"a multiple of {MULTIPLE}), got {vocabulary_size}."
-        )
     backend = Tokenizer(BPE())
     backend.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
     trainer = BpeTrainer(
@@ -62,7 +49,7 @@ def count_pieces(counts: WordCounts) -> Counter[str]:
     cut = byte_level_pieces()
     pieces: Counter[str] = Counter()
     for word, count in counts:
-        for piece, _ in cut.pre_tokenize_str(word):
+        for piece, _ in cut.pre_tokenize_str(word[:LONGEST_WORD]):
             pieces[piece] += count
     return pieces
 
@@ -101,6 +88,7 @@ def _finish(backend: Tokenizer) -> VanillaTransformerTokenizer:
         eos_token=END,
         model_max_length=MODEL_MAX_LENGTH,
         padding_side="right",
+        model_input_names=["input_ids", "attention_mask"],  # older releases would add a third
         split_special_tokens=True,  # "</s>" in a sentence is text
         clean_up_tokenization_spaces=False,
     )

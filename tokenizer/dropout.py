@@ -10,7 +10,8 @@ class BpeDropout:
     """Encodes like its tokenizer, but leaves out each merge with some probability.
 
     It holds a copy and can only encode: the tokenizer itself splits as ever, and there is nothing
-    here that could be saved or used to translate.
+    here that could be saved or used to translate. The library draws from a generator of its own,
+    which no seed reaches.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, probability: float = 0.1) -> None:

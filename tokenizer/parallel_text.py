@@ -57,10 +57,19 @@ class SkippedRows:
 class Corpus:
     """Parallel text from one place; every reading counts its pairs and skipped rows anew."""
 
-    name: str
+    places: tuple[str, ...]
     read_rows: Callable[[], Iterator[Row]]
     num_pairs: int = 0
     skipped: SkippedRows = field(default_factory=SkippedRows)
+
+    @property
+    def short_places(self) -> list[str]:
+        """The last folder and the name: what a reader needs, without the machine's folders."""
+        return ["/".join(Path(place).parts[-2:]) for place in self.places]
+
+    @property
+    def name(self) -> str:
+        return " + ".join(self.short_places)
 
     def __iter__(self) -> Iterator[Pair]:
         self.num_pairs, self.skipped = 0, SkippedRows()
@@ -79,34 +88,30 @@ def find_corpora(places: list[str], languages: Languages) -> list[Corpus]:
     corpora, texts = [], []
     for place in places:
         path = Path(place)
-        reader = FILE_READERS.get(_format(path))
-        if not path.exists() and path.suffix:
-            raise ValueError(f"There is no file {place}.")
-        if path.is_file() and reader is None:
-            texts.append(path)
+        reader = FILE_READERS.get(format_of(path))
+        is_file = path.exists() and not path.is_dir()
+        if not place or (reader and not path.exists()):
+            raise ValueError(f"There is no file {place!r}.")
+        if not is_file:
+            corpora.append(Corpus((place,), partial(read_dataset, place, languages)))
         elif reader is not None:
-            corpora.append(Corpus(_short(path), partial(reader, path, languages)))
+            corpora.append(Corpus((place,), partial(reader, path, languages)))
         else:
-            corpora.append(Corpus(_short(path), partial(read_dataset, place, languages)))
+            texts.append(place)
     if len(texts) % 2:
         raise ValueError(
             f"Text files come in pairs, first {languages[0]}, then {languages[1]}, got "
-            f"{len(texts)}: {', '.join(map(str, texts))}. (A single file may be .tsv or .jsonl.)"
+            f"{len(texts)}: {', '.join(texts)}. (A single file may be .tsv or .jsonl.)"
         )
     for source, target in zip(texts[::2], texts[1::2], strict=True):
-        name = f"{_short(source)} + {_short(target)}"
-        corpora.append(Corpus(name, partial(read_aligned, source, target)))
+        read_rows = partial(read_aligned, Path(source), Path(target))
+        corpora.append(Corpus((source, target), read_rows))
     return corpora
 
 
-def _short(path: Path) -> str:
-    """The last folder and the name: what a reader needs, without the machine's other folders."""
-    return "/".join(path.parts[-2:])
-
-
-def _format(path: Path) -> str:
+def format_of(path: Path) -> str:
     """The suffix below a `.gz`: `train.jsonl.gz` -> ".jsonl"."""
-    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    return (path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix).lower()
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -166,7 +171,7 @@ def read_json_lines(path: Path, languages: Languages) -> Iterator[Row]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             fields = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter for thousands of brackets
             yield Row(number, None, "broken JSON")
         else:
             yield _row_of(number, fields, languages)
@@ -182,12 +187,21 @@ def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
             "pip install 'vanilla-transformer[train]'."
         ) from error
     if (Path(place) / "dataset_dict.json").exists():
-        rows = datasets.load_from_disk(place)["train"]
+        splits = datasets.load_from_disk(place)
+        if "train" not in splits:
+            raise ValueError(f"{place} must hold a split named train, got {', '.join(splits)}.")
+        rows = splits["train"]
     elif (Path(place) / "state.json").exists():
         rows = datasets.load_from_disk(place)
     else:
-        name, _, configuration = place.partition(":")
-        rows = datasets.load_dataset(name, configuration or None, split="train", streaming=True)
+        name, _, configuration = (place, "", "") if Path(place).exists() else place.partition(":")
+        try:
+            rows = datasets.load_dataset(name, configuration or None, split="train", streaming=True)
+        except (OSError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(
+                f"There is no file {place}, and no dataset of this name could be loaded: {reason}"
+            ) from error
     for number, fields in enumerate(rows, start=1):
         yield _row_of(number, fields, languages)
 
@@ -195,9 +209,11 @@ def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
 def _row_of(number: int, fields: Any, languages: Languages) -> Row:
     if isinstance(fields, dict):
         fields = fields.get("translation", fields)
+    if not isinstance(fields, dict):
+        return Row(number, None, "no object of the languages' texts")
     texts = []
     for language in languages:
-        text = fields.get(language) if isinstance(fields, dict) else None
+        text = fields.get(language)
         if not isinstance(text, str):
             return Row(number, None, f"no text in field {language!r}")
         if not text.isascii() and _has_surrogate(text):

@@ -38,7 +38,7 @@ $command
 
 ## How it splits that text
 
-| | words | tokens | tokens a word | bytes a token | single-byte tokens |
+| | words | tokens | tokens per word | bytes per token | single-byte tokens |
 |---|---:|---:|---:|---:|---:|
 $measures
 """)

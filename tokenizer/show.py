@@ -54,7 +54,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
     except Exception as error:  # every kind: the Rust library raises the base class
-        reason = str(error).strip().partition("\n")[0]
+        reason = " ".join(str(error).split())
         raise ValueError(
             f"{folder} must hold a tokenizer, as tokenizer.train writes it, got: {reason}"
         ) from error
@@ -85,7 +85,10 @@ def split(tokenizer: PreTrainedTokenizerFast, sentence: str) -> list[Token]:
 
 
 def visible(text: str) -> str:
-    r"""Blanks become dots, what does not print an escape sequence: " a\t" -> r"·a\t"."""
+    r"""A text that cannot drive the terminal, with dots for blanks.
+
+    visible(" a\t") -> r"·a\t"
+    """
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text.replace(" ", "·")
@@ -101,10 +104,10 @@ def show_tokens(console: Console, tokens: list[Token]) -> None:
     pieces = []
     for place, token in enumerate(tokens):
         style = SPECIAL if token.content is None else BACKGROUNDS[place % len(BACKGROUNDS)]
-        piece = Text(visible(token.text), style)
+        piece = Text.assemble((visible(token.text), style))
         pieces.append(piece)
-        whole = piece if token.is_whole else Text(f"part of {visible(token.characters)}")
-        table.add_row(str(token.token_id), whole, (token.content or b"").hex(" "))
+        shown = piece if token.is_whole else Text(f"part of {visible(token.characters)}")
+        table.add_row(str(token.token_id), shown, (token.content or b"").hex(" "))
     has_colours = console.color_system is not None and not console.no_color
     console.print(Text("" if has_colours else "|").join(pieces), soft_wrap=True)
     console.print(table)
@@ -134,8 +137,8 @@ def measure_corpora(
     across = [token for token in tokenizer.get_vocab() if BLANK in token[1:]]
     if across:
         raise ValueError(
-            "Corpora are measured word by word: every blank must start a token, as in those of "
-            f"tokenizer.train, got the token {across[0]!r}. Sentences can be shown."
+            "Corpora are measured word by word: a blank must be the first byte of its token, as "
+            f"tokenizer.train sees to it, got {across[0]!r}. Sentences can be shown."
         )
     options = Options(languages)
     corpora = find_corpora(places, options.languages)

@@ -14,13 +14,14 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from tokenizer.bundle import claim_folder, write_bundle
-from tokenizer.byte_pairs import learn_tokenizer
+from tokenizer.byte_pairs import SMALLEST_VOCABULARY, learn_tokenizer
 from tokenizer.measures import measure
 from tokenizer.parallel_text import Corpus, Pair, find_corpora
 from tokenizer.readme import describe_bundle
 from tokenizer.word_counts import WordCounts
 
-PAIRS_AT_ONCE = 10_000
+PAIRS_AT_ONCE = 1_000
+MOST = 2**24  # beyond, a number was mistyped
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,25 @@ class Options:
     def __post_init__(self) -> None:
         if len(set(self.languages)) != 2 or len(self.languages) != 2 or "" in self.languages:
             raise ValueError(f"languages must be two names like en,de, got {self.languages}.")
-        if self.temperature < 1:
+        if not self.temperature >= 1:  # NaN is neither below nor above
             raise ValueError(f"temperature must be at least 1, got {self.temperature}.")
-        if self.min_frequency < 1:
-            raise ValueError(f"min_frequency must be at least 1, got {self.min_frequency}.")
+        if not 1 <= self.min_frequency <= MOST:
+            raise ValueError(
+                f"min_frequency must be between 1 and {MOST:,}, got {self.min_frequency}."
+            )
+        if not SMALLEST_VOCABULARY <= self.vocabulary_size <= MOST:
+            raise ValueError(
+                f"vocabulary_size must be between {SMALLEST_VOCABULARY} (256 bytes, 3 special "
+                f"tokens, a multiple of 8) and {MOST:,}, got {self.vocabulary_size}."
+            )
 
 
 def make_bundle(
     places: list[str], folder: Path, options: Options, *, force: bool = False
 ) -> PreTrainedTokenizerFast:
     """Read the corpora once, learn a tokenizer from their words, and write it to the folder."""
-    claim_folder(folder, force=force)
     corpora = find_corpora(places, options.languages)
+    claim_folder(folder, force=force)
     source, target = count_words(corpora, options)
     report_skipped(corpora)
     tokenizer = learn_tokenizer(source + target, options.vocabulary_size, options.min_frequency)
@@ -126,11 +134,12 @@ def describe_command(corpora: list[Corpus], folder: Path, options: Options) -> s
     return shlex.join(
         [
             *("python", "-m", "tokenizer.train"),
-            *(name for corpus in corpora for name in corpus.name.split(" + ")),
-            *("--output", folder.name, "--languages", ",".join(options.languages)),
+            *(place for corpus in corpora for place in corpus.short_places),
+            *("--output", folder.resolve().name, "--languages", ",".join(options.languages)),
             *("--vocabulary-size", str(options.vocabulary_size)),
             *("--min-frequency", str(options.min_frequency)),
             *("--temperature", str(options.temperature), "--seed", str(options.seed)),
+            *("--licence", options.licence),
         ]
     )
 

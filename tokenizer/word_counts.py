@@ -10,7 +10,7 @@ class WordCounts:
 
     All further work is done once for each different word: memory and time no longer depend on the
     length of the corpus. Cutting at blanks is exact because a token never reaches across one
-    (`byte_pairs.PIECES`).
+    (`word_by_word.PIECES`).
     """
 
     def __init__(self) -> None:
