@@ -482,9 +482,8 @@ class VanillaTransformerForConditionalGeneration(
 
     def __init__(self, config: VanillaTransformerConfig) -> None:
         super().__init__(config)
-        self._tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}
-        if config.share_encoder_decoder_embeddings:
-            self._tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
+        table = "shared" if config.share_encoder_decoder_embeddings else "decoder.embed_tokens"
+        self._tied_weights_keys = {"lm_head.weight": f"model.{table}.weight"}
         self.model = VanillaTransformerModel(config)
         self.lm_head = FastLinear(config.d_model, config.target_vocab_size, bias=False)
         self.loss_function = smoothed_cross_entropy
