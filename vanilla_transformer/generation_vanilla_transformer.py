@@ -6,7 +6,7 @@ loops, with the same penalty, the same limits and so the same results.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import torch
@@ -26,7 +26,7 @@ from transformers.generation import (
 
 from .beam_search import BeamSearch, GnmtPenalty, SearchOptions, StandardPenalty, greedy_search
 from .fast_linear import FastLinear
-from .packed_linear import best_way
+from .packed_linear import Int8Linear, best_way
 from .target_decoder import PackedDecoder, TargetDecoder
 
 # Section 6.1 of the paper. `max_extra_tokens`: how much longer than its source a target may be.
@@ -68,6 +68,21 @@ class SourceLengthCriteria(StoppingCriteria):
 
 class VanillaTransformerGenerationMixin(GenerationMixin):
     """The library's `generate` with the paper's penalty and limits, and a faster search."""
+
+    def to_int8(self) -> Self:
+        """Turn the weights of all linear layers into 8-bit integers: for translation on a CPU.
+
+        The model takes a quarter of the memory and translates about twice as fast, a little less
+        exactly. It cannot be trained or saved any more.
+        """
+        if self.device.type != "cpu":
+            raise ValueError(f"to_int8() needs a model on a CPU, got one on {self.device}.")
+        self.eval().float()
+        for module in list(self.modules()):
+            for name, child in module.named_children():
+                if isinstance(child, nn.Linear):
+                    setattr(module, name, Int8Linear(child))
+        return self
 
     def _prepare_generated_length(
         self, generation_config: GenerationConfig, has_default_max_length: bool, **prepared: Any
@@ -274,7 +289,7 @@ def _is_fresh(cache: Any) -> bool:
 def is_packable(model: Any) -> bool:
     """Whether the decoder's layers compute what their weights say, and nobody watches them."""
     config, decoder = model.config, model.model.decoder
-    weight = model.lm_head.weight
+    weight = decoder.embed_tokens.weight
     return (
         not model.training
         and config.attention_score in ("scaled_dot_product", "dot_product")
@@ -282,7 +297,7 @@ def is_packable(model: Any) -> bool:
         and config._attn_implementation in ("eager", "sdpa")
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled(weight.device.type)
-        and type(model.lm_head) is FastLinear
+        and _is_plain_module(model.lm_head)
         and all(_is_plain_module(module) for module in decoder.modules())
         and all(
             type(parameter) is nn.Parameter
@@ -302,10 +317,10 @@ def _is_plain_module(module: nn.Module) -> bool:
 def pack(model: Any) -> PackedDecoder:
     """The model's decoder, laid out anew when a weight has changed since the last call."""
     decoder, lm_head = model.model.decoder, model.lm_head
-    parameters = (*decoder.parameters(), lm_head.weight)
+    parameters = (*decoder.parameters(), *lm_head.parameters())
     state = [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in parameters]
     known, packed = packed_decoders.get(model, (None, None))
     if packed is None or known != state:
-        packed = PackedDecoder(decoder, lm_head, best_way(lm_head.weight))
+        packed = PackedDecoder(decoder, lm_head, best_way(lm_head))
         packed_decoders[model] = (state, packed)
     return packed

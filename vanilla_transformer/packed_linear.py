@@ -4,14 +4,16 @@ A small table of ways, one class each. All take rows `[rows, inputs]` and know t
 plain one, and one that is added to a residual, which some ways do in the same pass.
 """
 
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from .fast_linear import onednn_is_exact
 
 
-class TorchLinear:
+class TorchProduct:
     """The product as torch makes it: on accelerators, and where nothing better is known."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -29,7 +31,7 @@ class TorchLinear:
         return self(rows).add_(residual)
 
 
-class OneDnnLinear(TorchLinear):
+class OneDnnProduct(TorchProduct):
     """Weights in oneDNN's own blocks: four times as fast as torch's product for a few rows."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -48,17 +50,16 @@ class OneDnnLinear(TorchLinear):
         )
 
 
-class Int8Linear(TorchLinear):
+class Int8Product(TorchProduct):
     """Weights as 8-bit integers with a scale for each output; rows are quantized as they come."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         exact = weight.detach().float()
-        scales = exact.abs().amax(dim=1).clamp(min=1e-8).double() / 127
+        scales = exact.abs().amax(dim=1).clamp(min=1e-30).double() / 127
         zeros = torch.zeros_like(scales, dtype=torch.int64)
         levels = torch.quantize_per_channel(exact, scales, zeros, axis=0, dtype=torch.qint8)
-        self.packed = torch.ops.quantized.linear_prepack(
-            levels, None if bias is None else bias.float()
-        )
+        offset = None if bias is None else bias.detach().float()
+        self.packed = torch.ops.quantized.linear_prepack(levels, offset)
 
     def __call__(self, rows: Tensor) -> Tensor:
         return torch.ops.quantized.linear_dynamic(rows, self.packed)
@@ -67,12 +68,42 @@ class Int8Linear(TorchLinear):
         return torch.ops.quantized.linear_relu_dynamic(rows, self.packed)
 
 
-def best_way(weight: Tensor) -> type[TorchLinear]:
-    """How to multiply with a weight of this kind on the device where it lies."""
+class Int8Linear(nn.Module):
+    """A linear layer with 8-bit weights, for inference on a CPU."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.product = Int8Product(linear.weight, linear.bias)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.product(hidden_states)
+
+    @property
+    def weight(self) -> Tensor:
+        """The weights as numbers again, rounded as they are."""
+        return torch.ops.quantized.linear_unpack(self.product.packed)[0].dequantize()
+
+    @property
+    def bias(self) -> Tensor | None:
+        return torch.ops.quantized.linear_unpack(self.product.packed)[1]
+
+    def _save_to_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        raise ValueError(
+            "A model with 8-bit weights cannot be saved: save it before to_int8(), and call "
+            "to_int8() again after loading."
+        )
+
+
+def best_way(linear: nn.Module) -> type[TorchProduct]:
+    """How to multiply with weights like those of a layer, on the device where it lies."""
+    if isinstance(linear, Int8Linear):
+        return Int8Product
+    weight = linear.weight
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
-        return TorchLinear
+        return TorchProduct
     if weight.dtype == torch.float32 and onednn_is_exact():
-        return OneDnnLinear
+        return OneDnnProduct
     if weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return OneDnnLinear
-    return TorchLinear
+        return OneDnnProduct
+    return TorchProduct

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .packed_linear import TorchLinear
+from .packed_linear import TorchProduct
 
 FIRST_STEPS = 32  # of memory; it doubles when they are used up
 COLUMNS = 128  # the projection to words has a multiple of so many, for chunks of equal size
@@ -20,7 +20,7 @@ COLUMNS = 128  # the projection to words has a multiple of so many, for chunks o
 class PackedLayer:
     """A decoder layer's weights, laid out for products with a few rows."""
 
-    def __init__(self, layer: Any, way: type[TorchLinear]) -> None:
+    def __init__(self, layer: Any, way: type[TorchProduct]) -> None:
         own, source = layer.self_attn, layer.encoder_attn
         self.qkv = way(*_joined(_scaled(own), own.k_proj, own.v_proj))
         self.widths = [own.q_proj.out_features, own.k_proj.out_features, own.v_proj.out_features]
@@ -49,7 +49,7 @@ class PackedLayer:
 class PackedDecoder:
     """All that a decoder and its projection to words need, laid out once for many translations."""
 
-    def __init__(self, decoder: Any, lm_head: nn.Linear, way: type[TorchLinear]) -> None:
+    def __init__(self, decoder: Any, lm_head: Any, way: type[TorchProduct]) -> None:
         self.decoder = decoder
         self.layers = [PackedLayer(layer, way) for layer in decoder.layers]
         self.vocab_size = lm_head.out_features
