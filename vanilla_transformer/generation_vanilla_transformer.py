@@ -45,6 +45,7 @@ PLAIN_INPUTS = {
     "use_cache",
     "logits_to_keep",
 }
+RECORDER = "transformers.utils.output_capturing"
 SENTENCES_AT_ONCE = 32  # on a CPU: more do not fit its caches
 
 packed_decoders: WeakKeyDictionary[Any, tuple[Any, PackedDecoder]] = WeakKeyDictionary()
@@ -53,6 +54,7 @@ packed_decoders: WeakKeyDictionary[Any, tuple[Any, PackedDecoder]] = WeakKeyDict
 def paper_decoding(generation_config: GenerationConfig) -> None:
     """Make the paper's decoding the default of a new model."""
     generation_config.update(**PAPER_DECODING, allow_custom_entries=True)
+    generation_config._from_model_config = False  # from such ones the library loads no own entries
 
 
 class SourceLengthCriteria(StoppingCriteria):
@@ -83,6 +85,12 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
                 if isinstance(child, nn.Linear):
                     setattr(module, name, Int8Linear(child))
         return self
+
+    def adjust_generation_fn(self, *args: Any, **kwargs: Any) -> None:
+        """A folder without a generation_config.json means the paper's decoding too."""
+        super().adjust_generation_fn(*args, **kwargs)
+        if self.generation_config._from_model_config:
+            paper_decoding(self.generation_config)
 
     def _prepare_generated_length(
         self, generation_config: GenerationConfig, has_default_max_length: bool, **prepared: Any
@@ -309,9 +317,10 @@ def is_packable(model: Any) -> bool:
 
 
 def _is_plain_module(module: nn.Module) -> bool:
-    return not (
-        module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
-    ) and (not isinstance(module, nn.Linear) or type(module) is FastLinear)
+    # The library's own hooks, which it never removes, only record what a call asks for.
+    hooks = {hook.__module__ for hook in module._forward_hooks.values()} - {RECORDER}
+    is_watched = hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
+    return not is_watched and (not isinstance(module, nn.Linear) or type(module) is FastLinear)
 
 
 def pack(model: Any) -> PackedDecoder:

@@ -1,0 +1,223 @@
+"""The paper's decoding is the default, and what is not plain takes the library's way to it."""
+
+import copy
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer import generation_vanilla_transformer as generation
+from vanilla_transformer.packed_linear import Int8Linear, OneDnnProduct, TorchProduct, best_way
+
+
+@pytest.fixture
+def is_plain(monkeypatch):
+    """What each call was found to be."""
+    found, ask = [], generation.Call.is_plain
+
+    def remember(call):
+        found.append(ask(call))
+        return found[-1]
+
+    monkeypatch.setattr(generation.Call, "is_plain", remember)
+    return found
+
+
+@pytest.fixture
+def source(sentence_pairs):
+    return {name: sentence_pairs[name] for name in ("input_ids", "attention_mask")}
+
+
+def decoding_of(model):
+    settings = model.generation_config.to_dict()
+    return {name: settings.get(name) for name in generation.PAPER_DECODING}
+
+
+def test_a_new_model_decodes_like_the_paper(tiny_model):
+    assert decoding_of(tiny_model) == {
+        "num_beams": 4,
+        "length_penalty": 0.6,
+        "length_penalty_type": "gnmt",
+        "early_stopping": "never",
+        "max_extra_tokens": 50,
+    }
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_loaded_model_decodes_like_the_paper(is_forgotten, tiny_model, tmp_path):
+    tiny_model.save_pretrained(tmp_path)
+    if is_forgotten:
+        (tmp_path / "generation_config.json").unlink()
+
+    loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
+
+    assert decoding_of(loaded) == generation.PAPER_DECODING
+
+
+def test_a_saved_wish_is_kept(tiny_model, tmp_path):
+    tiny_model.generation_config.num_beams = 2
+    tiny_model.generation_config.length_penalty_type = "standard"
+    tiny_model.save_pretrained(tmp_path)
+
+    loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
+
+    assert loaded.generation_config.num_beams == 2
+    assert loaded.generation_config.length_penalty_type == "standard"
+
+
+def test_a_configuration_of_the_caller_keeps_the_penalty_of_the_model(tiny_model, source):
+    asked = GenerationConfig(num_beams=3, max_new_tokens=9)
+
+    found = tiny_model.generate(**source, generation_config=asked)
+
+    assert found.equal(tiny_model.generate(**source, num_beams=3, max_new_tokens=9))
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"output_scores": True, "return_dict_in_generate": True},
+        {"output_attentions": True, "return_dict_in_generate": True},
+        {"cache_implementation": "static"},
+        {"use_cache": False},
+        {"stopping_criteria": [generation.MaxLengthCriteria(8)], "max_time": 60.0},
+    ],
+    ids=lambda wish: next(iter(wish)),
+)
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_other_wishes_take_the_library_s_way_to_the_same_words(
+    num_beams, wish, tiny_model, source, is_plain
+):
+    model = tiny_model.double()
+    asked = {"num_beams": num_beams, "max_new_tokens": 7}
+
+    found = model.generate(**source, **asked, **wish)
+    words = found if isinstance(found, torch.Tensor) else found.sequences
+
+    assert words.equal(model.generate(**source, **asked))
+    assert is_plain == [False, True]
+
+
+def test_plain_calls_are_plain(tiny_model, source, is_plain):
+    tiny_model.generate(**source)
+    tiny_model.generate(**source, num_beams=1)
+    tiny_model.generate(source["input_ids"])
+    tiny_model.generate(**source, num_return_sequences=2, no_repeat_ngram_size=2)
+    tiny_model.generate(**source, return_dict_in_generate=True)
+    tiny_model.generate(
+        attention_mask=source["attention_mask"],
+        encoder_outputs=tiny_model.get_encoder()(**source),
+    )
+
+    assert all(is_plain)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.train(),
+        lambda model: model.model.decoder.layers[0].fc1.register_forward_hook(lambda *_: None),
+        lambda model: setattr(model.model.decoder.layers[0], "fc1", torch.nn.Linear(16, 24)),
+    ],
+)
+def test_a_model_that_somebody_changed_is_not_plain(change, tiny_model, source, is_plain):
+    change(tiny_model)
+
+    tiny_model.generate(**source, max_new_tokens=3)
+
+    assert is_plain == [False]
+
+
+@pytest.mark.parametrize("fields", [{"attention_score": "additive"}, {"attention_window": 2}])
+def test_models_beyond_the_paper_are_not_plain(fields, build_tiny, source, is_plain):
+    build_tiny(**fields).generate(**source, max_new_tokens=3)
+
+    assert is_plain == [False]
+
+
+def test_a_changed_weight_is_packed_anew(tiny_model, source):
+    before = tiny_model.generate(**source, max_new_tokens=5)
+    assert generation.pack(tiny_model) is generation.pack(tiny_model)
+    with torch.no_grad():
+        tiny_model.lm_head.weight.copy_(tiny_model.lm_head.weight.flip(0))
+
+    after = tiny_model.generate(**source, max_new_tokens=5)
+
+    fresh = copy.deepcopy(tiny_model)
+    assert not before.equal(after)
+    assert after.equal(fresh.generate(**source, max_new_tokens=5))
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_own_widths_and_activations_are_searched_too(num_beams, build_tiny, source, is_plain):
+    model = build_tiny(d_k=6, d_v=10, activation_function="gelu", position_encoding="learned")
+
+    plain = model.double().generate(**source, num_beams=num_beams, max_new_tokens=9)
+    with_scores = model.generate(
+        **source,
+        num_beams=num_beams,
+        max_new_tokens=9,
+        output_scores=True,
+        return_dict_in_generate=True,
+    )
+
+    assert is_plain == [True, False]
+    assert plain.equal(with_scores.sequences)
+
+
+def test_sequence_scores_are_those_of_an_independent_rescoring(tiny_model, source):
+    model = tiny_model.double()
+    asked = {"max_new_tokens": 9, "return_dict_in_generate": True, "num_return_sequences": 3}
+    plain = model.generate(**source, **asked)
+    library = model.generate(**source, **asked, output_scores=True)
+
+    steps = model.compute_transition_scores(
+        library.sequences, library.scores, library.beam_indices, normalize_logits=False
+    )
+    lengths = (library.beam_indices >= 0).sum(dim=1)
+    rescored = steps.sum(dim=1) / ((5 + lengths) / 6) ** 0.6
+
+    torch.testing.assert_close(plain.sequences_scores, library.sequences_scores)
+    torch.testing.assert_close(rescored.float(), library.sequences_scores, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("product", [TorchProduct, OneDnnProduct])
+@pytest.mark.parametrize("rows", [1, 4, 33])
+def test_every_way_multiplies_alike(product, rows):
+    linear, inputs = torch.nn.Linear(24, 40), torch.randn(rows, 24)
+    way, residual = product(linear.weight, linear.bias), torch.randn(rows, 40)
+    with torch.no_grad():
+        expected = linear(inputs)
+        torch.testing.assert_close(way(inputs), expected)
+        torch.testing.assert_close(way.rectified(inputs), expected.relu())
+        torch.testing.assert_close(way.added_to(residual.clone(), inputs), expected + residual)
+
+
+def test_8_bit_weights_are_close_and_translate_alike(tiny_model, source):
+    exact = tiny_model(**source, decoder_input_ids=source["input_ids"]).logits
+    words = tiny_model.generate(**source, max_new_tokens=5, num_beams=1)
+
+    int8 = copy.deepcopy(tiny_model).to_int8()
+
+    rounded = int8(**source, decoder_input_ids=source["input_ids"]).logits
+    assert (rounded - exact).abs().max() < 0.1 * exact.abs().max()
+    assert (int8.generate(**source, max_new_tokens=5, num_beams=1) == words).float().mean() > 0.7
+    assert best_way(int8.lm_head) is best_way(Int8Linear(torch.nn.Linear(2, 2)))
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_8_bit_weights_give_the_same_in_both_loops(num_beams, tiny_model, source, is_plain):
+    int8 = tiny_model.to_int8()
+    asked = {"num_beams": num_beams, "max_new_tokens": 5, "return_dict_in_generate": True}
+
+    ours = int8.generate(**source, num_beams=num_beams, max_new_tokens=5)
+    library = int8.generate(**source, **asked, output_scores=True).sequences
+
+    assert is_plain == [True, False]
+    assert (ours == library).float().mean() > 0.7  # rows are rounded together, a batch at a time
+
+
+def test_8_bit_weights_are_not_saved(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match="cannot be saved: save it before to_int8"):
+        tiny_model.to_int8().save_pretrained(tmp_path)
