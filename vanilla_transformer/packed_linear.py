@@ -37,17 +37,17 @@ class OneDnnProduct(TorchProduct):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         blocks = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
         super().__init__(blocks, bias)
+        self.multiply = torch.ops.mkldnn._linear_pointwise.default
+        self.multiply_and_add = torch.ops.mkldnn._linear_pointwise.binary
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(rows, self.weight, self.bias, "none", [], "")
+        return self.multiply(rows, self.weight, self.bias, "none", [], "")
 
     def rectified(self, rows: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(rows, self.weight, self.bias, "relu", [], "")
+        return self.multiply(rows, self.weight, self.bias, "relu", [], "")
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise.binary(
-            rows, residual, self.weight, self.bias, "add"
-        )
+        return self.multiply_and_add(rows, residual, self.weight, self.bias, "add")
 
 
 class Int8Product(TorchProduct):
@@ -62,10 +62,10 @@ class Int8Product(TorchProduct):
         self.packed = torch.ops.quantized.linear_prepack(levels, offset)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(rows, self.packed)
+        return torch.ops.quantized.linear_dynamic.default(rows, self.packed)
 
     def rectified(self, rows: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_relu_dynamic(rows, self.packed)
+        return torch.ops.quantized.linear_relu_dynamic.default(rows, self.packed)
 
 
 class Int8Linear(nn.Module):

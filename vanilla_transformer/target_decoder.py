@@ -5,6 +5,8 @@ And what the beams have written is never copied when they change places: every b
 keeps its slot in one memory, and a mask tells which slots hold a beam's ancestors.
 """
 
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -30,12 +32,21 @@ class PackedLayer:
         self.source_out = way(source.out_proj.weight, source.out_proj.bias)
         self.fc1 = way(layer.fc1.weight, layer.fc1.bias)
         self.fc2 = way(layer.fc2.weight, layer.fc2.bias)
-        self.head_widths = [own.key_width, own.key_width, own.value_width]
-        self.norms = (
-            layer.self_attn_layer_norm,
-            layer.encoder_attn_layer_norm,
-            layer.final_layer_norm,
-        )
+        self.key_width, self.value_width = own.key_width, own.value_width
+        self.norms = [
+            partial(
+                torch.layer_norm,
+                normalized_shape=norm.normalized_shape,
+                weight=norm.weight,
+                bias=norm.bias,
+                eps=norm.eps,
+            )
+            for norm in (
+                layer.self_attn_layer_norm,
+                layer.encoder_attn_layer_norm,
+                layer.final_layer_norm,
+            )
+        ]
         self.activation = layer.activation
         self.is_rectified = isinstance(layer.activation, nn.ReLU)
 
@@ -61,32 +72,28 @@ class PackedDecoder:
 
 
 class Memory:
-    """The keys and values of what one layer has written: a slot for each beam of each step."""
+    """The keys, or the values, that one layer has written: a slot for each beam of each step."""
 
     def __init__(self) -> None:
-        self.keys: Tensor | None = None  # [sentences, heads, slots, width]
-        self.values: Tensor | None = None
+        self.slots: Tensor | None = None  # [sentences, heads, slots, width]
 
-    def write(self, keys: Tensor, values: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """Add `[sentences, heads, beams, width]` at slot `start`; return all that is written."""
-        beams = keys.shape[2]
+    def write(self, states: Tensor, start: int) -> Tensor:
+        """Add `[sentences, heads, beams, width]` at slot `start`.
+
+        Returns all that is written, `[sentences * heads, slots, width]`.
+        """
+        sentences, heads, beams, width = states.shape
         room = FIRST_STEPS * beams
-        if self.keys is None or self.values is None:
-            self.keys = keys.new_empty(*keys.shape[:2], room, keys.shape[3])
-            self.values = values.new_empty(*values.shape[:2], room, values.shape[3])
-        elif start + beams > self.keys.shape[2]:
-            room = max(room, self.keys.shape[2])
-            self.keys = functional.pad(self.keys, (0, 0, 0, room))
-            self.values = functional.pad(self.values, (0, 0, 0, room))
-        self.keys[:, :, start : start + beams] = keys
-        self.values[:, :, start : start + beams] = values
-        return self.keys[:, :, : start + beams], self.values[:, :, : start + beams]
+        if self.slots is None:
+            self.slots = states.new_empty(sentences, heads, room, width)
+        elif start + beams > self.slots.shape[2]:
+            self.slots = functional.pad(self.slots, (0, 0, 0, max(room, self.slots.shape[2])))
+        self.slots.narrow(2, start, beams).copy_(states)
+        return self.slots.view(-1, self.slots.shape[2], width).narrow(1, 0, start + beams)
 
     def keep(self, sentences: Tensor) -> None:
-        assert self.keys is not None
-        assert self.values is not None
-        self.keys = self.keys.index_select(0, sentences)
-        self.values = self.values.index_select(0, sentences)
+        assert self.slots is not None
+        self.slots = self.slots.index_select(0, sentences)
 
 
 class TargetDecoder:
@@ -94,7 +101,7 @@ class TargetDecoder:
 
     def __init__(self, packed: PackedDecoder, source: Tensor, source_mask: Tensor | None) -> None:
         self.packed, self.steps = packed, 0
-        self.memories = [Memory() for _ in packed.layers]
+        self.memories = [(Memory(), Memory()) for _ in packed.layers]
         self.source_memories = [_source_memory(layer, source) for layer in packed.layers]
         self.source_mask = None  # [sentences, 1, 1, source_len], added to scores
         if source_mask is not None and not source_mask.all():
@@ -113,15 +120,12 @@ class TargetDecoder:
             self.packed.layers, self.memories, self.source_memories, strict=True
         ):
             norms = layer.norms
-            query, key, value = (
-                _heads(part, beams, width)
-                for part, width in zip(
-                    layer.qkv(states).split(layer.widths, dim=-1), layer.head_widths, strict=True
-                )
-            )
-            attended = _attend(query, *memory.write(key, value, start), mask)
+            query, key, value = layer.qkv(states).split(layer.widths, dim=-1)
+            keys = memory[0].write(_heads(key, beams, layer.key_width), start)
+            values = memory[1].write(_heads(value, beams, layer.value_width), start)
+            attended = _attend(_heads(query, beams, layer.key_width), keys, values, mask)
             states = norms[0](layer.out.added_to(states, attended))
-            query = _heads(layer.source_query(states), beams, layer.head_widths[0])
+            query = _heads(layer.source_query(states), beams, layer.key_width)
             attended = _attend(query, *source, self.source_mask)
             states = norms[1](layer.source_out.added_to(states, attended))
             states = norms[2](layer.fc2.added_to(states, layer.inner(states)))
@@ -135,11 +139,12 @@ class TargetDecoder:
 
     def keep(self, sentences: Tensor) -> None:
         """Forget all other sentences."""
+        before = len(self.ancestry)
         self.ancestry = self.ancestry.index_select(0, sentences)
-        for memory in self.memories:
+        for memory in chain.from_iterable(self.memories):
             memory.keep(sentences)
         self.source_memories = [
-            (keys.index_select(0, sentences), values.index_select(0, sentences))
+            (_rows_of(keys, sentences, before), _rows_of(values, sentences, before))
             for keys, values in self.source_memories
         ]
         if self.source_mask is not None:
@@ -165,22 +170,32 @@ def _heads(rows: Tensor, beams: int, width: int) -> Tensor:
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax(q k + mask) v, as rows `[sentences * beams, heads * width]`; q is scaled."""
-    scores = torch.matmul(query, keys.transpose(-2, -1))
+    """Softmax(q k + mask) v of scaled queries `[sentences, heads, beams, width]`.
+
+    Keys and values are `[sentences * heads, length, width]`; returns rows
+    `[sentences * beams, heads * width]`.
+    """
+    sentences, heads, beams, width = query.shape
+    scores = torch.bmm(query.reshape(-1, beams, width), keys.transpose(1, 2))
     if mask is not None:
-        scores += mask
-    attended = torch.matmul(torch.softmax(scores, dim=-1), values)
-    return attended.transpose(1, 2).reshape(query.shape[0] * query.shape[2], -1)
+        scores.view(sentences, heads, beams, -1).add_(mask)
+    attended = torch.bmm(torch.softmax(scores, dim=-1), values)
+    return attended.view(sentences, heads, beams, -1).transpose(1, 2).reshape(sentences * beams, -1)
 
 
 def _source_memory(layer: PackedLayer, source: Tensor) -> tuple[Tensor, Tensor]:
-    """The source's keys and values `[sentences, heads, source_len, width]`, in order."""
+    """The source's keys and values `[sentences * heads, source_len, width]`."""
     _, length, width = source.shape
     keys, values = layer.source_kv(source.reshape(-1, width)).split(layer.widths[1:], dim=-1)
     return (
-        _heads(keys, length, layer.head_widths[1]).contiguous(),
-        _heads(values, length, layer.head_widths[2]).contiguous(),
+        _heads(keys, length, layer.key_width).reshape(-1, length, layer.key_width),
+        _heads(values, length, layer.value_width).reshape(-1, length, layer.value_width),
     )
+
+
+def _rows_of(memory: Tensor, kept: Tensor, sentences: int) -> Tensor:
+    """What a memory `[sentences * heads, length, width]` holds of the kept sentences."""
+    return memory.view(sentences, -1, *memory.shape[1:]).index_select(0, kept).flatten(0, 1)
 
 
 def _scaled(attention: Any) -> tuple[Tensor, Tensor | None]:
