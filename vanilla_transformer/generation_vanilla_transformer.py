@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import GenerationConfig
-from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.generation import (
     EosTokenCriteria,
     GenerateBeamEncoderDecoderOutput,
@@ -41,7 +40,6 @@ PENALTIES = {"gnmt": GnmtPenalty, "standard": StandardPenalty}
 PLAIN_INPUTS = {
     "attention_mask",
     "encoder_outputs",
-    "past_key_values",
     "use_cache",
     "logits_to_keep",
 }
@@ -115,6 +113,22 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         """The limit by the source's length is no oversight of the caller: no warning."""
         has_default = has_default and generation_config.max_extra_tokens is None
         super()._validate_generated_length(generation_config, input_ids_length, has_default)
+
+    def _prepare_cache_for_generation(
+        self,
+        generation_config: GenerationConfig,
+        model_kwargs: dict[str, Any],
+        *prepared: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Prepare what a caller asks for; the default cache is made when a first word needs it."""
+        if (
+            generation_config.cache_implementation
+            or model_kwargs.get("past_key_values") is not None
+        ):
+            super()._prepare_cache_for_generation(
+                generation_config, model_kwargs, *prepared, **kwargs
+            )
 
     def _beam_search(
         self,
@@ -194,7 +208,6 @@ class Call:
             and self.start.shape[1] == 1
             and not (config.do_sample or config.output_scores or config.output_logits)
             and config.use_cache
-            and _is_fresh(self.inputs.get("past_key_values"))
             and all(
                 type(one) in (MaxLengthCriteria, EosTokenCriteria) for one in self.stopping_criteria
             )
@@ -282,16 +295,6 @@ class Call:
         limits = self.limits().view(-1, *[1] * (targets.dim() - 2))
         lengths = first_end.where(is_end.any(dim=-1), limits).minimum(limits)
         return targets[..., : int(lengths.max())]
-
-
-def _is_fresh(cache: Any) -> bool:
-    """Whether a cache is what the library makes when the caller says nothing."""
-    return (
-        isinstance(cache, EncoderDecoderCache)
-        and type(cache.self_attention_cache) is DynamicCache
-        and not getattr(cache, "_is_user_defined", False)
-        and cache.get_seq_length() == 0
-    )
 
 
 def is_packable(model: Any) -> bool:

@@ -1,7 +1,6 @@
 """Linear layers of inference: the weights are laid out once for the products they will be in.
 
-A small table of ways, one class each. All take rows `[rows, inputs]` and know two products: the
-plain one, and one that is added to a residual, which some ways do in the same pass.
+A small table of ways, one class each; all take rows `[rows, inputs]`.
 """
 
 from typing import Any
@@ -38,16 +37,12 @@ class OneDnnProduct(TorchProduct):
         blocks = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
         super().__init__(blocks, bias)
         self.multiply = torch.ops.mkldnn._linear_pointwise.default
-        self.multiply_and_add = torch.ops.mkldnn._linear_pointwise.binary
 
     def __call__(self, rows: Tensor) -> Tensor:
         return self.multiply(rows, self.weight, self.bias, "none", [], "")
 
     def rectified(self, rows: Tensor) -> Tensor:
         return self.multiply(rows, self.weight, self.bias, "relu", [], "")
-
-    def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        return self.multiply_and_add(rows, residual, self.weight, self.bias, "add")
 
 
 class Int8Product(TorchProduct):
