@@ -307,6 +307,7 @@ def is_packable(model: Any) -> bool:
         and config.attention_window is None
         and config._attn_implementation in ("eager", "sdpa")
         and not torch.compiler.is_compiling()
+        and weight.device.type != "meta"  # nor offloaded
         and not torch.is_autocast_enabled(weight.device.type)
         and _is_plain_module(model.lm_head)
         and all(_is_plain_module(module) for module in decoder.modules())
