@@ -53,6 +53,7 @@ packed_decoders: WeakKeyDictionary[Any, tuple[Any, PackedDecoder]] = WeakKeyDict
 def paper_decoding(generation_config: GenerationConfig) -> None:
     """Make the paper's decoding the default of a new model."""
     generation_config.update(**PAPER_DECODING, allow_custom_entries=True)
+    generation_config._from_model_config = False  # else entries of our own are dropped on loading
 
 
 class SourceLengthCriteria(StoppingCriteria):
