@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, register_random, settings
+from scripts.toy_translation import make_tokenizer
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoTokenizer
+from toy_models import build_models
+from transformers import AutoTokenizer, pipeline
 
 from tokenizer.train import Options, make_bundle
 from vanilla_transformer import (
@@ -149,3 +151,26 @@ def way(request, monkeypatch):
     for name, pairs in WAYS[request.param].items():
         monkeypatch.setattr(attention_plan, name, pairs)
     return request.param
+
+
+@pytest.fixture(scope="session")
+def toy_tokenizer():
+    return make_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def toy_models():
+    return build_models()
+
+
+@pytest.fixture
+def translators(toy_models, toy_tokenizer):
+    return {
+        name: pipeline("translation", model=model, tokenizer=toy_tokenizer, max_new_tokens=12)
+        for name, model in toy_models.items()
+    }
+
+
+@pytest.fixture
+def translate(translators):
+    return translators["ours"]

@@ -41,6 +41,8 @@ class VanillaTransformerConfig(PreTrainedConfig):
     }
     # Both stacks and the model share this configuration: the plans stand on their classes.
     base_model_tp_plan: ClassVar[dict[str, Any]] = {}
+    # True where the package is imported: its pipeline is taken, not the one that a folder carries.
+    hides_pipelines: ClassVar[bool] = False
 
     vocab_size: int = 37000
     decoder_vocab_size: int | None = None  # None: one vocabulary for source and target
@@ -86,6 +88,13 @@ class VanillaTransformerConfig(PreTrainedConfig):
         kwargs.pop("model_type", None)  # it belongs to the class; a second copy broke equality
         super().__post_init__(**kwargs)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All values, and the pipelines that the folder carries."""
+        values = super().to_dict()
+        if hidden := values.pop("_hidden_pipelines", None):
+            values["custom_pipelines"] = {**values.get("custom_pipelines", {}), **hidden}
+        return values
+
     @classmethod
     def from_paper(cls, name: str, **overrides: Any) -> Self:
         """Build a row of Table 3, as in `from_paper("C-3", vocab_size=32000)`."""
@@ -109,6 +118,11 @@ class VanillaTransformerConfig(PreTrainedConfig):
         """Read a saved configuration; values given beside it are checked together with it."""
         own = {field.name for field in fields(cls)} - {"dtype"} | cls.attribute_map.keys()
         given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
+        pipelines = config_dict.get("custom_pipelines")
+        if cls.hides_pipelines and isinstance(pipelines, dict) and "translation" in pipelines:
+            pipelines = dict(pipelines)
+            given["_hidden_pipelines"] = {"translation": pipelines.pop("translation")}
+            given["custom_pipelines"] = pipelines
         try:
             return super().from_dict({**config_dict, **given}, **kwargs)
         except (StrictDataclassError, LookupError, TypeError, AttributeError) as error:

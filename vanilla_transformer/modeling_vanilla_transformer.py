@@ -381,7 +381,6 @@ class Decoder(Stack):
         source = encoder_hidden_states
         if source is not None:
             source = plan.source_layout.pack(source)
-
         hidden_states = self.embed(words, plan.layout, past_length)
         for layer in self.layers:
             hidden_states = layer(

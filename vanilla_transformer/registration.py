@@ -1,20 +1,34 @@
-"""Makes the library's Auto classes know this model; importing the package calls `register` once.
+"""Makes the library know this model and `pipeline("translation")`; an import calls `register` once.
 
 Calling it again changes nothing. The models themselves are imported when they are first asked for,
-as the library does with its own: its modeling code takes a second to import.
+as the library does with its own: its modeling code takes a second to import, its pipelines another.
 """
 
+import re
 import sys
+from importlib import import_module
+from typing import Any
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.models.auto import modeling_auto
 
+from .after_import import after_import
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
+PIPELINES = "transformers.pipelines"
+TASK_WITH_LANGUAGES = re.compile(r"translation_(.+)_to_(.+)")
+T5_BASE = {"model": ("google-t5/t5-base", "a9723ea")}
+TRANSLATION: dict[str, Any] = {
+    "impl": f"{__package__}.pipeline_translation.TranslationPipeline",
+    "pt": (AutoModelForSeq2SeqLM,),
+    "default": {("en", language): T5_BASE for language in ("de", "fr", "ro")},
+    "type": "text",
+}
+
 
 def register() -> None:
-    """Tell the Auto classes where configuration, tokenizer and models are."""
+    """Tell the library where configuration, tokenizer, models and pipeline are."""
     model_type = VanillaTransformerConfig.model_type
     AutoConfig.register(model_type, VanillaTransformerConfig, exist_ok=True)
     VanillaTransformerConfig.register_for_auto_class()
@@ -32,3 +46,23 @@ def register() -> None:
         mapping = auto_class._model_mapping
         mapping._reverse_config_mapping[VanillaTransformerConfig.__name__] = model_type
         mapping._modules[model_type] = sys.modules[__package__]
+    VanillaTransformerConfig.hides_pipelines = True
+    after_import(PIPELINES, register_translation)
+
+
+def register_translation() -> None:
+    """Give the task that transformers 5 removed back to every sequence-to-sequence model."""
+    pipelines = sys.modules[PIPELINES]
+    getattr(pipelines, "REMOVED_TASKS", {}).pop("translation", None)  # absent before 5.16
+    registry = pipelines.PIPELINE_REGISTRY
+    registry.supported_tasks["translation"] = TRANSLATION
+
+    def check_task(task: str) -> tuple[str, dict[str, Any], Any]:
+        languages = TASK_WITH_LANGUAGES.fullmatch(task)
+        if not languages and task != "translation":
+            return type(registry).check_task(registry, task)
+        module, _, name = TRANSLATION["impl"].rpartition(".")
+        found = {**TRANSLATION, "impl": getattr(import_module(module), name)}
+        return "translation", found, languages and languages.groups()
+
+    registry.check_task = check_task

@@ -4,15 +4,19 @@ The library names only one class in a folder. It warns, and goes on with random 
 weights are missing, and reads pickles, which can run code, where it finds no safetensors.
 """
 
+import copy
 import json
 from collections.abc import Collection, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from transformers import PreTrainedModel
 
 from .configuration_rules import refuse
+
+if TYPE_CHECKING:  # the library copies into a folder what it sees imported here
+    from .pipeline_translation import TranslationPipeline  # noqa: F401  # needed only over there
 
 OUR_PARTS = {"shared", "encoder", "decoder", "lm_head"}
 AUTO_MAP = {
@@ -20,6 +24,13 @@ AUTO_MAP = {
     "AutoModelForSeq2SeqLM": (
         "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration"
     ),
+}
+CUSTOM_PIPELINES = {
+    "translation": {
+        "impl": "pipeline_translation.TranslationPipeline",
+        "pt": ["AutoModelForSeq2SeqLM"],
+        "type": "text",
+    }
 }
 LOAD_ANYWAY = "pass output_loading_info=True to load it all the same, with a report"
 NAMES_SHOWN = 5
@@ -65,9 +76,13 @@ class SavedFolderModel(PreTrainedModel):
     def save_pretrained(
         self, save_directory: str | PathLike[str], *args: Any, **kwargs: Any
     ) -> None:
-        """Save the folder, and in it the names by which all Auto classes find its code."""
+        """Save the folder, and in it the names by which the library finds its code."""
         if self.is_remote_code():
-            self.config.auto_map = {**(getattr(self.config, "auto_map", None) or {}), **AUTO_MAP}
+            config = self.config
+            pipelines = "_hidden_pipelines" if config.hides_pipelines else "custom_pipelines"
+            for name, ours in (("auto_map", AUTO_MAP), (pipelines, CUSTOM_PIPELINES)):
+                known = getattr(config, name, None) or {}
+                setattr(config, name, {**known, **copy.deepcopy(ours)})
         super().save_pretrained(save_directory, *args, **kwargs)
 
 

@@ -1,0 +1,47 @@
+"""What a pipeline asks of `generate`: the caller's wishes before the model's, those before its own.
+
+The version-4 pipeline translated with 4 beams and at most 256 tokens where nobody said otherwise.
+"""
+
+import copy
+from typing import Any
+
+from transformers import GenerationConfig
+
+PIPELINE_DECODING = {"max_new_tokens": 256, "num_beams": 4}
+LENGTHS = {"max_length", "max_new_tokens"}  # two ways to say one thing: the later word counts
+RETURNED = {"return_scores", "return_alignment"}
+OTHER_LIMITS = {"max_length", "max_extra_tokens"}  # a default of 256 tokens gives way to them
+
+
+def overrule(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Both wishes, the later ones first; a whole `generation_config` replaces all before it."""
+    if "generation_config" in later:
+        earlier = {name: value for name, value in earlier.items() if name in RETURNED}
+    if LENGTHS & later.keys():
+        earlier = {name: value for name, value in earlier.items() if name not in LENGTHS}
+    return {**earlier, **later}
+
+
+def generation_settings(
+    model_defaults: GenerationConfig, wishes: dict[str, Any], padding: int | None
+) -> dict[str, Any]:
+    """Keyword arguments for `generate`."""
+    wishes = dict(wishes)
+    config: GenerationConfig | None = copy.deepcopy(wishes.pop("generation_config", None))
+    if wishes.get("max_length") is not None:
+        wishes.setdefault("max_new_tokens", None)  # the model's own must not win
+    known = {**_set_in(model_defaults), **_set_in(config), **wishes}
+    for name, value in {**PIPELINE_DECODING, "pad_token_id": padding}.items():
+        is_limited = name == "max_new_tokens" and OTHER_LIMITS & known.keys()
+        if name not in known and value is not None and not is_limited:
+            wishes[name] = value
+    if config is None:
+        return wishes
+    return {"generation_config": config, **config.update(**wishes)}
+
+
+def _set_in(config: GenerationConfig | None) -> dict[str, Any]:
+    """What a generation configuration says that is not the library's default."""
+    values = {} if config is None else config.to_diff_dict()
+    return {name: value for name, value in values.items() if value is not None}
