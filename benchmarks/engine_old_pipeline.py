@@ -11,6 +11,7 @@ import torch
 from transformers import MarianMTModel, PreTrainedTokenizerFast, pipeline
 from transformers.utils import logging
 
+from benchmarks.batches import EOS
 from benchmarks.engine_process import Loader, Sentences, Translator, serve
 from benchmarks.numbered_words import read_words, write_words
 
@@ -29,16 +30,19 @@ class OldPipeline:
         return [" ".join(write_words(one)) for one in sentences]
 
     def translate(self, prepared: list[str], beams: int, limit: int) -> Any:
-        return self.pipeline(
+        written = self.pipeline(
             prepared,
             batch_size=len(prepared),
             num_beams=beams,
             max_new_tokens=limit,
-            max_length=None,
+            max_length=limit + 1,  # what its own check of lengths compares with
         )
+        return written, limit
 
     def read(self, outputs: Any) -> Sentences:
-        return [read_words(one["translation_text"].split()) for one in outputs]
+        written, limit = outputs
+        sentences = [read_words(one["translation_text"].split()) for one in written]
+        return [one + [EOS] * (len(one) < limit) for one in sentences]  # text has no end token
 
 
 def _load(dtype: torch.dtype) -> Loader:
