@@ -10,7 +10,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow test-upstream lint format tokenizer bench bench-tokenization clean
+.PHONY: help test test-slow test-upstream lint format tokenizer bench bench-decoding \
+	bench-tokenization clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
@@ -47,6 +48,9 @@ tokenizer: $(VENV)/.built ## learn tokenizer/en-de again from ../shared/data
 
 bench: $(VENV)/.built ## training speed against MarianMT and torch.nn
 	$(BIN)/python benchmarks/training.py $(ARGS)
+
+bench-decoding: $(VENV)/.built ## decoding speed against CTranslate2 and MarianMT
+	$(BIN)/python benchmarks/decoding.py $(ARGS)
 
 bench-tokenization: $(VENV)/.built ## tokenizers: ours against sentencepiece and subword-nmt
 	$(BIN)/python benchmarks/tokenization.py $(ARGS)

@@ -70,6 +70,24 @@ class Size:
             flops += 12 * self.d_model * self.layers * looks
         return flops
 
+    def decoding_flops(self, pairs: Iterable[Pair], beams: int) -> float:
+        """Count what translating these sentences must compute, padding left out.
+
+        A weight costs 2 FLOPs a token: the encoder's, and those of cross-attention's keys and
+        values, once a source token, all others once a beam of a target token. Two positions that
+        look at each other cost 4 d_model a layer.
+        """
+        square, feed_forward = self.d_model**2, 2 * self.d_model * self.ffn_dim
+        source_weights = self.layers * (4 * square + feed_forward + 2 * square)
+        target_weights = self.layers * (4 * square + feed_forward + 2 * square)
+        target_weights += self.d_model * self.vocab_size
+        flops = 0
+        for source, target in pairs:
+            looks = source * source + beams * (target * (target + 1) // 2 + source * target)
+            flops += 2 * (source_weights * source + target_weights * target * beams)
+            flops += 4 * self.d_model * self.layers * looks
+        return flops
+
 
 # 10,000 words suit Multi30k, the corpus for tiny models; 32,000 are usual on WMT.
 SIZES = {

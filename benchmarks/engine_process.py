@@ -1,0 +1,112 @@
+"""Contestants in processes of their own: a line of JSON asks for translations, a line answers.
+
+Threads of one library never wait beside those of another, and an engine may run in another Python.
+This file needs nothing but Python itself, for that reason.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+Sentences = list[list[int]]
+
+
+class Translator(Protocol):
+    """A contestant: only `translate` is timed, `prepare` and `read` are not."""
+
+    def prepare(self, sentences: Sentences) -> Any:
+        """Bring sentences into the form that it takes."""
+
+    def translate(self, prepared: Any, beams: int, limit: int) -> Any:
+        """Write at most `limit` words for each."""
+
+    def read(self, outputs: Any) -> Sentences:
+        """Bring its outputs into the form of `sentences`."""
+
+
+# What an engine offers: the contestant's model from a folder, with so many threads.
+Loader = Callable[[Path, int, dict[str, int]], Translator]
+
+
+def _answer(translator: Translator, request: dict[str, Any], clock: Callable[[], float]) -> Any:
+    """Translate batch by batch, and time all batches together."""
+    prepared = [translator.prepare(sentences) for sentences in request["batches"]]
+    start = clock()
+    outputs = [translator.translate(one, request["beams"], request["limit"]) for one in prepared]
+    seconds = clock() - start
+    return {"seconds": seconds, "outputs": [translator.read(one) for one in outputs]}
+
+
+def serve(loaders: Mapping[str, Loader]) -> None:
+    """Answer requests until there are no more: `python engine.py folder threads`."""
+    folder, threads = Path(sys.argv[1]), int(sys.argv[2])
+    clock = time.process_time if threads == 1 else time.perf_counter
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    print(json.dumps(list(loaders)), file=answers, flush=True)
+    translators: dict[tuple[str, str], Translator] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        key = (request["contestant"], json.dumps(request["settings"]))
+        if key not in translators:
+            translators[key] = loaders[key[0]](folder, threads, request["settings"])
+        print(json.dumps(_answer(translators[key], request, clock)), file=answers, flush=True)
+
+
+class EngineProcess:
+    """An engine's script at work in a fresh process."""
+
+    def __init__(self, python: str, script: str, folder: Path, threads: int) -> None:
+        self.script = script
+        paths = [str(REPOSITORY)]
+        if python == sys.executable:  # another Python has packages of its own
+            paths += os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        self.process = subprocess.Popen(
+            [python, str(REPOSITORY / "benchmarks" / script), str(folder), str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            text=True,
+        )
+        self.contestants: list[str] = self._read()
+
+    def _read(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.script} stopped: its last words are above.")
+        return json.loads(line)
+
+    def translate(
+        self,
+        contestant: str,
+        batches: list[Sentences],
+        beams: int,
+        limit: int,
+        settings: dict[str, int],
+    ) -> tuple[float, list[Sentences]]:
+        """Return the seconds that all batches took, and their translations."""
+        assert self.process.stdin is not None
+        request = {"contestant": contestant, "batches": batches, "beams": beams, "limit": limit}
+        self.process.stdin.write(json.dumps(request | {"settings": settings}) + "\n")
+        self.process.stdin.flush()
+        answer = self._read()
+        return answer["seconds"], answer["outputs"]
+
+    def __enter__(self) -> "EngineProcess":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
