@@ -24,7 +24,7 @@ def test_the_python_blocks_of_the_readme_print_what_they_say(tmp_path, monkeypat
 
 
 def _is_output(line: str) -> bool:
-    return line.startswith(("# tensor", "# 2", "# ["))
+    return line.startswith(("# tensor", "# 2", "# 4", "# ["))
 
 
 def test_the_tokenizer_commands_of_the_readme_run(tmp_path):

@@ -3,6 +3,7 @@
 A small table of ways, one class each; all take rows `[rows, inputs]`.
 """
 
+import warnings
 from typing import Any
 
 import torch
@@ -52,7 +53,9 @@ class Int8Product(TorchProduct):
         exact = weight.detach().float()
         scales = exact.abs().amax(dim=1).clamp(min=1e-30).double() / 127
         zeros = torch.zeros_like(scales, dtype=torch.int64)
-        levels = torch.quantize_per_channel(exact, scales, zeros, axis=0, dtype=torch.qint8)
+        with warnings.catch_warnings():  # of its end in some later torch
+            warnings.simplefilter("ignore", UserWarning)
+            levels = torch.quantize_per_channel(exact, scales, zeros, axis=0, dtype=torch.qint8)
         offset = None if bias is None else bias.detach().float()
         self.packed = torch.ops.quantized.linear_prepack(levels, offset)
 
