@@ -136,11 +136,19 @@ def test_models_beyond_the_paper_are_not_plain(fields, build_tiny, source, is_pl
     assert is_plain == [False]
 
 
-def test_a_changed_weight_is_packed_anew(tiny_model, source):
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weight: weight.detach().copy_(weight.detach().flip(0)),
+        lambda weight: weight.data.copy_(weight.data.flip(0)),
+        lambda weight: setattr(weight, "data", weight.data.flip(0)),
+    ],
+)
+def test_a_changed_weight_is_packed_anew(change, tiny_model, source):
     before = tiny_model.generate(**source, max_new_tokens=5)
     assert generation.pack(tiny_model) is generation.pack(tiny_model)
-    with torch.no_grad():
-        tiny_model.lm_head.weight.copy_(tiny_model.lm_head.weight.flip(0))
+
+    change(tiny_model.lm_head.weight)
 
     after = tiny_model.generate(**source, max_new_tokens=5)
 
