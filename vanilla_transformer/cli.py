@@ -68,6 +68,7 @@ def translate(  # noqa: PLR0913 - a parameter an option
         raise typer.BadParameter("--n-best must be at most --beam.")
     with refusals():
         from .translate import Options, check_paths, count_lines, load_translator, translate_files
+        from .translate_in_parallel import join_processes, translate_in_parallel
 
         options = Options(batch_tokens, beam, n_best, scores, alignment, format)
         existing: Literal["refuse", "replace", "resume"] = "refuse"
@@ -75,16 +76,23 @@ def translate(  # noqa: PLR0913 - a parameter an option
             existing = "resume" if resume else "replace"
         check_paths(files or [], output, existing)
         total = count_lines(files or [])
-        translator = load_translator(model, dtype)
-        report(translate_files(translator, files or [], output, options, existing), total)
+        processes = join_processes()
+        translator = load_translator(model, dtype, processes and processes.device)
+        task = translator, files or [], output, options, existing
+        if processes is None:
+            report(translate_files(*task), total)
+        else:
+            report(
+                translate_in_parallel(processes, *task), None, hide=not processes.is_main_process
+            )
 
 
-def report(steps: Iterator, total: int | None) -> None:
+def report(steps: Iterator, total: int | None, *, hide: bool = False) -> None:
     """Say on stderr how far it is and how fast it goes."""
     from tqdm import tqdm
 
     started, num_tokens = time.perf_counter(), 0
-    with tqdm(total=total, unit="lines", unit_scale=True, file=sys.stderr) as bar:
+    with tqdm(total=total, unit="lines", unit_scale=True, disable=hide) as bar:
         for step in steps:
             if not step.tokens:
                 bar.initial += step.lines  # they took no time

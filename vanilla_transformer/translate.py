@@ -68,22 +68,26 @@ class Step:
     tokens: int = 0  # of the translations, start and end included; 0 where they were there before
 
 
-def load_translator(model: str, precision: Precision = "float32") -> TranslationPipeline:
+def load_translator(
+    model: str, precision: Precision = "float32", device: Any = None
+) -> TranslationPipeline:
     """The pipeline of a folder or Hub name."""
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
-        loaded = AutoModelForSeq2SeqLM.from_pretrained(model, dtype=dtype)
+        loaded = AutoModelForSeq2SeqLM.from_pretrained(model, dtype=dtype).eval()
     except (RuntimeError, SafetensorError) as error:
         raise ValueError(f"{model} must hold a model that can be loaded, got: {error}") from error
-    if precision != "int8":
-        return TranslationPipeline(model=loaded.eval(), tokenizer=tokenizer)
-    if not hasattr(loaded, "to_int8"):
-        raise ValueError(
-            f"dtype int8 needs a vanilla-transformer model, got {type(loaded).__name__}: use "
-            "float32 or bfloat16."
-        )
-    return TranslationPipeline(model=loaded.to_int8(), tokenizer=tokenizer, device="cpu")
+    if precision == "int8":
+        if not hasattr(loaded, "to_int8"):
+            raise ValueError(
+                f"dtype int8 needs a vanilla-transformer model, got {type(loaded).__name__}: use "
+                "float32 or bfloat16."
+            )
+        loaded, device = loaded.to_int8(), "cpu"
+    elif device is not None:
+        loaded = loaded.to(device)
+    return TranslationPipeline(model=loaded, tokenizer=tokenizer, device=device)
 
 
 def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) -> None:
@@ -161,7 +165,19 @@ def translate_files(
     if output is None:
         yield from write_chunks(translator, chunks, sys.stdout.buffer, options)
         return
-    is_resumed = existing == "resume" and output.is_file()
+    yield from write_file(translator, chunks, output, options, resume=existing == "resume")
+
+
+def write_file(
+    translator: TranslationPipeline,
+    chunks: Iterator[Chunk],
+    output: Path,
+    options: Options,
+    *,
+    resume: bool,
+) -> Iterator[Step]:
+    """Write the translations of chunks to a file, on resumption behind those that it holds."""
+    is_resumed = resume and output.is_file()
     with output.open("r+b" if is_resumed else "wb") as file:
         if is_resumed:
             num_held, chunks = skip_held(file, chunks, options.n_best)
