@@ -61,6 +61,7 @@ class TranslationPipeline(Pipeline):
         *args: Any,
         num_workers: int | None = None,
         batch_size: int | None = None,
+        batch_tokens: int | None = None,
         **kwargs: Any,
     ) -> Any:
         """Translate a text, a list or column of texts, or lazily a dataset or generator of texts.
@@ -70,6 +71,8 @@ class TranslationPipeline(Pipeline):
             *args: Ignored, as by every pipeline.
             num_workers: Accepted as in version 4; no processes are started.
             batch_size: How many texts are read, and how many sentences generated, at once.
+            batch_tokens: How many tokens of sentences, padding counted, are generated at once;
+                then `batch_size` only says how many texts are read.
             **kwargs: `src_lang`, `tgt_lang`, `on_long_input` ("split", "truncate", "error"),
                 `truncation`, `on_error` ("raise", "record"), `return_text`, `return_tensors`,
                 `return_scores`, `return_alignment`, `clean_up_tokenization_spaces`,
@@ -90,7 +93,7 @@ class TranslationPipeline(Pipeline):
             isinstance(inputs, Iterable | Dataset)
         )
         size = batch_size or self._batch_size or (1 if is_lazy and not is_single else BATCH_SIZE)
-        call = Call(self, size, reading, generating, writing, records_errors)
+        call = Call(self, size, reading, generating, writing, records_errors, batch_tokens)
         if is_single:
             return next(call.results([inputs]))
         if is_lazy:

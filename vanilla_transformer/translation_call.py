@@ -42,6 +42,7 @@ class Call:
     generating: dict[str, Any]
     writing: dict[str, Any]
     records_errors: bool
+    batch_tokens: int | None = None  # translated at once, padding counted, in the place of `size`
     cut_lengths: list[int] = field(default_factory=list)
 
     def results(self, texts: Iterable[Any]) -> Iterator[Records]:
@@ -106,15 +107,29 @@ class Call:
 
     def _generate(self, pieces: list[Piece], settings: dict[str, Any]) -> list[Any]:
         """The translations of all pieces, those of like length at once."""
-        order = sorted(range(len(pieces)), key=lambda index: len(pieces[index].ids or ()))
         found: list[Any] = [None] * len(pieces)
-        for first in range(0, len(order), self.size):
-            indices = order[first : first + self.size]
+        for indices in self._batches([len(piece.ids or ()) for piece in pieces]):
             inputs = self.pipeline.reader.pad([pieces[index].ids for index in indices]) | settings
             outputs = self.pipeline.forward(inputs, **self.generating)
             for index, hypotheses in zip(indices, outputs, strict=True):
                 found[index] = hypotheses
         return found
+
+    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
+        """The indices of pieces of like length, as many as fit into a batch."""
+        batch: list[int] = []
+        for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+            size = len(batch)
+            if self.batch_tokens is None:
+                is_full = size == self.size
+            else:
+                is_full = size > 0 and (size + 1) * lengths[index] > self.batch_tokens
+            if is_full:
+                yield batch
+                batch = []
+            batch.append(index)
+        if batch:
+            yield batch
 
 
 def complaint_about(text: Any) -> str | None:

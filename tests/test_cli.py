@@ -1,0 +1,162 @@
+"""The command: options become a translation, and every refusal is one line."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from scripts.fresh_process import REPOSITORY, run_fresh
+from test_translate import LINES
+from toy_models import texts_of
+from transformers import pipeline
+from typer.testing import CliRunner
+
+from vanilla_transformer.cli import app
+
+# A whole command whose chunks are small, so that there is a middle to be killed in.
+PROGRAM = """
+import sys
+from vanilla_transformer import cli, translate
+translate.CHUNK_LINES = 3
+cli.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def model(toy_models, toy_tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    toy_models["ours"].save_pretrained(folder)
+    toy_tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "in").write_bytes("".join(f"{line}\n" for line in LINES).encode())
+    return tmp_path / "in"
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(app, ["translate", *map(str, arguments)], **options)
+
+
+def test_files_stdin_and_stdout_give_the_pipeline_s_text(model, source, tmp_path):
+    expected = "".join(
+        f"{text}\n" for text in texts_of(pipeline("translation", model=str(model))(LINES))
+    )
+    to_stdout = run(source, "--model", model)
+    from_stdin = run("--model", model, input=source.read_bytes())
+    to_file = run(source, "--model", model, "--output", tmp_path / "out")
+
+    assert to_stdout.exit_code == from_stdin.exit_code == to_file.exit_code == 0
+    assert to_stdout.stdout_bytes.decode() == from_stdin.stdout_bytes.decode() == expected
+    assert (tmp_path / "out").read_bytes().decode() == expected
+    assert "tokens/s" in to_stdout.stderr
+    assert to_file.stdout == ""
+
+
+def test_every_option_reaches_the_translation(model, source):
+    result = run(
+        source, "--model", model, "--batch-tokens", 50, "--beam", 3, "--dtype", "bfloat16",
+        "--n-best", 2, "--scores", "--alignment", "--format", "tsv",
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout_bytes.decode().split("\n")[:-1]
+    assert [line.count("\t") for line in lines] == [2] * 2 * len(LINES)
+
+
+REFUSED = {
+    "no such input": ("missing.txt",),
+    "no such model": ("in", "--model", "no/such/folder"),
+    "existing output": ("in", "--output", "taken"),
+    "output is input": ("in", "--output", "in", "--force"),
+    "no such folder": ("in", "--output", "no/where"),
+    "bad text": ("bad",),
+    "n-best over the model's beam": ("in", "--n-best", "9"),
+}
+MISUSED = {
+    "no model": None,
+    "resume to stdout": ("--resume",),
+    "resume and force": ("--output", "taken", "--resume", "--force"),
+    "scores in text": ("--scores",),
+    "a beam of 0": ("--beam", "0"),
+    "n-best over beam": ("--beam", "2", "--n-best", "3"),
+    "an unknown format": ("--format", "xml"),
+    "an unknown option": ("--bean", "4"),
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED)
+def test_a_refusal_is_one_line_and_exit_code_1(arguments, model, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "taken").write_text("mine")
+    (tmp_path / "bad").write_bytes(b"\n\xff")
+
+    result = run(*(() if "--model" in arguments else ("--model", model)), *arguments)
+
+    assert result.exit_code == 1, result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+    assert result.stdout == ""
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+@pytest.mark.parametrize("arguments", MISUSED.values(), ids=MISUSED)
+def test_a_misuse_has_exit_code_2(arguments, model):
+    assert run(*(() if arguments is None else ("--model", model, *arguments))).exit_code == 2
+
+
+def test_help_answers_before_the_heavy_imports(tmp_path):
+    program = (
+        "import sys; from vanilla_transformer.cli import app; "
+        "app(['translate', '--help'], standalone_mode=False); "
+        "assert 'vanilla_transformer.translate' not in sys.modules"
+    )
+
+    shown = run_fresh("-c", program, folder=tmp_path, PYTHONPATH=str(REPOSITORY))
+
+    assert "--batch-tokens" in shown
+
+
+def test_it_runs_as_a_module(model, source, tmp_path):
+    run_fresh(
+        "-m", "vanilla_transformer", "translate", source, "--model", model, "--output",
+        tmp_path / "out", folder=tmp_path, PYTHONPATH=str(REPOSITORY),
+    )  # fmt: skip
+
+    assert (tmp_path / "out").read_bytes() == run(source, "--model", model).stdout_bytes
+
+
+def size_of(file):
+    return file.stat().st_size if file.exists() else 0
+
+
+def kill_and_resume(moments, model, source, output):
+    """Run the command, killing it at a size of the output each time, until it comes to its end."""
+    command = [
+        sys.executable, "-c", PROGRAM, "translate", str(source), "--model", str(model),
+        "--output", str(output), "--resume",
+    ]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1"}
+    for moment in [*moments, None]:
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+        if moment is not None:
+            while process.poll() is None and size_of(output) < moment:
+                time.sleep(0.001)
+            process.send_signal(signal.SIGKILL)
+        _, complaint = process.communicate(timeout=120)
+        assert process.returncode == (0 if moment is None else -signal.SIGKILL), complaint
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_killed_run_resumes_to_the_same_bytes(kills, model, source, tmp_path):
+    source.write_bytes(source.read_bytes() * 6 * kills)
+    expected = run(source, "--model", model).stdout_bytes
+    moments = [len(expected) * (kill + 1) // (kills + 2) for kill in range(kills)]
+
+    kill_and_resume(moments, model, source, tmp_path / "out")
+
+    assert (tmp_path / "out").read_bytes() == expected

@@ -1,0 +1,124 @@
+"""The command `vanilla-transformer`: each function parses, calls the package and prints."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def vanilla_transformer() -> None:
+    """The 2017 Transformer on the command line."""
+
+
+@app.command()
+def translate(  # noqa: PLR0913 - a parameter an option
+    model: Annotated[str, typer.Option(help="Folder of the model, or its name on the Hub.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...", help="Text in UTF-8, a sentence or more a line; default: stdin."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File for the translations; default: stdout.")
+    ] = None,
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, help="Source tokens translated at once, padding counted.")
+    ] = 4_096,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Beam size; default: the model's own. 1: greedy.")
+    ] = None,
+    dtype: Annotated[
+        Literal["bfloat16", "float32", "int8"],
+        typer.Option(help="Precision; int8 is for CPUs, and a little less exact."),
+    ] = "float32",
+    n_best: Annotated[
+        int, typer.Option(min=1, help="Translations, so output lines, for each line.")
+    ] = 1,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Write scores too (jsonl, tsv).")
+    ] = False,
+    alignment: Annotated[
+        bool,
+        typer.Option("--alignment", help="Write which characters belong together (jsonl, tsv)."),
+    ] = False,
+    format: Annotated[
+        Literal["text", "jsonl", "tsv"],
+        typer.Option(help="Of the output; tsv: text, score, alignment."),
+    ] = "text",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an --output that was interrupted.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace --output.")] = False,
+) -> None:
+    """Translate text line by line: n lines in, n lines out, blank lines kept."""
+    if resume and (force or output is None):
+        raise typer.BadParameter("--resume needs an --output, and no --force.")
+    if format == "text" and (scores or alignment):
+        raise typer.BadParameter("--scores and --alignment need --format jsonl or tsv.")
+    if beam is not None and n_best > beam:
+        raise typer.BadParameter("--n-best must be at most --beam.")
+    with refusals():
+        from .translate import Options, check_paths, count_lines, load_translator, translate_files
+        from .translate_in_parallel import join_processes, translate_in_parallel
+
+        options = Options(batch_tokens, beam, n_best, scores, alignment, format)
+        existing: Literal["refuse", "replace", "resume"] = "refuse"
+        if resume or force:
+            existing = "resume" if resume else "replace"
+        check_paths(files or [], output, existing)
+        total = count_lines(files or [])
+        processes = join_processes()
+        translator = load_translator(model, dtype, processes and processes.device)
+        task = translator, files or [], output, options, existing
+        if processes is None:
+            report(translate_files(*task), total)
+        else:
+            report(
+                translate_in_parallel(processes, *task), None, hide=not processes.is_main_process
+            )
+
+
+def report(steps: Iterator, total: int | None, *, hide: bool = False) -> None:
+    """Say on stderr how far it is and how fast it goes."""
+    from tqdm import tqdm
+
+    started, num_tokens = time.perf_counter(), 0
+    with tqdm(total=total, unit="lines", unit_scale=True, disable=hide) as bar:
+        for step in steps:
+            if not step.tokens:
+                bar.initial += step.lines  # they took no time
+            num_tokens += step.tokens
+            speed = num_tokens / (time.perf_counter() - started)
+            bar.set_postfix_str(f"{speed:,.0f} tokens/s", refresh=False)
+            bar.update(step.lines)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What is refused is one line on stderr and exit code 1."""
+    try:
+        yield
+    except BrokenPipeError:  # nobody reads on; Python must not find that out again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except (ValueError, OSError) as error:
+        typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
+        raise typer.Exit(1) from None
+
+
+def main() -> None:
+    """Run the command that was asked for."""
+    app(prog_name="vanilla-transformer")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+"""Translates files of lines in chunks, so that memory is bounded and an interrupted run can go on.
+
+A chunk is read, translated with sentences of like length at once, and written in one piece. Where
+chunks begin depends on the input alone: to resume is to redo the first chunk that is not complete.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from .generation_settings import generation_settings
+from .pipeline_translation import TranslationPipeline
+
+CHUNK_LINES = 2_000
+CHUNK_CHARACTERS = 2**21  # ends a chunk of very long lines
+STDIN = Path("-")
+
+Precision = Literal["bfloat16", "float32", "int8"]
+Format = Literal["text", "jsonl", "tsv"]
+Existing = Literal["refuse", "replace", "resume"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How lines are translated and written; the command line explains each."""
+
+    batch_tokens: int = 4_096
+    beam: int | None = None  # the model's own number
+    n_best: int = 1
+    scores: bool = False
+    alignment: bool = False
+    format: Format = "text"
+
+    def __post_init__(self) -> None:
+        if self.format == "text" and (self.scores or self.alignment):
+            raise ValueError("scores and alignment need the format jsonl or tsv, got text.")
+        if self.beam is not None and self.n_best > self.beam:
+            raise ValueError(f"n_best must be at most beam, got {self.n_best} and {self.beam}.")
+
+    def for_generate(self) -> dict[str, int]:
+        """What `generate` is asked for."""
+        beam = {} if self.beam is None else {"num_beams": self.beam}
+        return {"num_return_sequences": self.n_best, **beam}
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Lines that are translated together."""
+
+    start: int  # how many lines come before
+    lines: list[str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What has been done since the last one."""
+
+    lines: int
+    tokens: int = 0  # of the translations, start and end included; 0 where they were there before
+
+
+def load_translator(
+    model: str, precision: Precision = "float32", device: Any = None
+) -> TranslationPipeline:
+    """The pipeline of a folder or Hub name."""
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        loaded = AutoModelForSeq2SeqLM.from_pretrained(model, dtype=dtype).eval()
+    except (RuntimeError, SafetensorError) as error:
+        raise ValueError(f"{model} must hold a model that can be loaded, got: {error}") from error
+    if precision == "int8":
+        if not hasattr(loaded, "to_int8"):
+            raise ValueError(
+                f"dtype int8 needs a vanilla-transformer model, got {type(loaded).__name__}: use "
+                "float32 or bfloat16."
+            )
+        loaded, device = loaded.to_int8(), "cpu"
+    elif device is not None:
+        loaded = loaded.to(device)
+    return TranslationPipeline(model=loaded, tokenizer=tokenizer, device=device)
+
+
+def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) -> None:
+    """Refuse, before anything is loaded, what cannot be read or must not be written."""
+    for file in files:
+        if file != STDIN:
+            file.open("rb").close()
+    if output is None:
+        return
+    if output.exists() and any(file.samefile(output) for file in files if file != STDIN):
+        raise ValueError(f"output must be no input, got {output} for both.")
+    if existing == "refuse" and output.is_file():
+        raise ValueError(
+            f"output must be a new file, got {output}: pass --resume to continue it, or --force to "
+            "replace it."
+        )
+    if output.is_dir() or not output.parent.is_dir():
+        raise ValueError(f"output must be a file in a folder that exists, got {output}.")
+
+
+def count_lines(files: Sequence[Path]) -> int | None:
+    """How many lines are to be translated, all in UTF-8; None if they can be read only once."""
+    if not files or not all(file.is_file() for file in files):
+        return None
+    return sum(1 for _ in read_lines(files))
+
+
+def read_lines(files: Sequence[Path]) -> Iterator[str]:
+    """The lines of all files, or of stdin: they end at LF only, and one CR before it is dropped."""
+    for file in files or [STDIN]:
+        with ExitStack() as stack:
+            is_stdin = file == STDIN
+            stream = sys.stdin.buffer if is_stdin else stack.enter_context(file.open("rb"))
+            yield from _decode(stream, "stdin" if is_stdin else str(file))
+
+
+def _decode(stream: IO[bytes], name: str) -> Iterator[str]:
+    offset = 0
+    for line in stream:
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name} must be UTF-8, got 0x{line[error.start]:02x} at byte "
+                f"{offset + error.start} (counted from 0): convert it, for example with iconv."
+            ) from None
+        yield text.removesuffix("\n").removesuffix("\r")
+        offset += len(line)
+
+
+def read_chunks(lines: Iterable[str]) -> Iterator[Chunk]:
+    """The same chunks at every reading."""
+    start, chunk, size = 0, list[str](), 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line)
+        if len(chunk) == CHUNK_LINES or size >= CHUNK_CHARACTERS:
+            yield Chunk(start, chunk)
+            start, chunk, size = start + len(chunk), [], 0
+    if chunk:
+        yield Chunk(start, chunk)
+
+
+def translate_files(
+    translator: TranslationPipeline,
+    files: Sequence[Path],
+    output: Path | None,
+    options: Options,
+    existing: Existing = "refuse",
+) -> Iterator[Step]:
+    """Translate line by line to a file or stdout; a step for each chunk that is written."""
+    check_paths(files, output, existing)
+    check_beam(translator, options)
+    chunks = read_chunks(read_lines(files))
+    if output is None:
+        yield from write_chunks(translator, chunks, sys.stdout.buffer, options)
+        return
+    yield from write_file(translator, chunks, output, options, resume=existing == "resume")
+
+
+def write_file(
+    translator: TranslationPipeline,
+    chunks: Iterator[Chunk],
+    output: Path,
+    options: Options,
+    *,
+    resume: bool,
+) -> Iterator[Step]:
+    """Write the translations of chunks to a file, on resumption behind those that it holds."""
+    is_resumed = resume and output.is_file()
+    with output.open("r+b" if is_resumed else "wb") as file:
+        if is_resumed:
+            num_held, chunks = skip_held(file, chunks, options.n_best)
+            yield Step(num_held)
+        yield from write_chunks(translator, chunks, file, options)
+
+
+def check_beam(translator: TranslationPipeline, options: Options) -> None:
+    """Refuse more translations of a line than the beam has, which may be the model's own."""
+    defaults = translator.model.generation_config
+    settings = generation_settings(defaults, options.for_generate(), None)
+    beam = settings.get("num_beams") or defaults.num_beams or 1
+    if options.n_best > beam:
+        raise ValueError(f"n_best must be at most beam, got {options.n_best} and {beam}.")
+
+
+def skip_held(file: IO[bytes], chunks: Iterator[Chunk], n_best: int) -> tuple[int, Iterator[Chunk]]:
+    """How many lines a file holds in complete chunks, and the other chunks; it is cut there."""
+    num_held = 0
+    for chunk in chunks:
+        position = file.tell()
+        expected = len(chunk.lines) * n_best
+        if sum(line.endswith(b"\n") for line in islice(file, expected)) < expected:
+            file.seek(position)
+            file.truncate()
+            return num_held, chain([chunk], chunks)
+        num_held += len(chunk.lines)
+    if file.readline():
+        raise ValueError(
+            f"To resume, the output must be of the same input and n_best, got more lines than "
+            f"{num_held:,} x {n_best}: start again with --force."
+        )
+    return num_held, iter(())
+
+
+def write_chunks(
+    translator: TranslationPipeline, chunks: Iterable[Chunk], stream: IO[bytes], options: Options
+) -> Iterator[Step]:
+    """Append the translations of each chunk in one piece."""
+    for chunk in chunks:
+        written, num_tokens = translate_chunk(translator, chunk, options)
+        stream.write(written)
+        stream.flush()
+        yield Step(len(chunk.lines), num_tokens)
+
+
+def translate_chunk(
+    translator: TranslationPipeline, chunk: Chunk, options: Options
+) -> tuple[bytes, int]:
+    """What is written for a chunk, and how many tokens it has."""
+    write, written, num_tokens = FORMATS[options.format], [], 0
+    results = translator(
+        iter(chunk.lines),
+        batch_size=len(chunk.lines),
+        batch_tokens=options.batch_tokens,
+        return_text=True,
+        return_tensors=True,
+        return_scores=options.scores,
+        return_alignment=options.alignment,
+        **options.for_generate(),
+    )
+    for number, records in enumerate(results, start=chunk.start + 1):
+        for record in records:
+            num_tokens += len(record.pop("translation_token_ids"))
+            written.append(write(number, record) + "\n")
+    return "".join(written).encode(), num_tokens
+
+
+def write_text(number: int, record: dict[str, Any]) -> str:
+    """The text alone; a line break that the model wrote becomes a blank."""
+    text: str = record["translation_text"]
+    return text.replace("\n", " ")
+
+
+def write_tsv(number: int, record: dict[str, Any]) -> str:
+    """Text, score, alignment: of them what is asked for; the text without tabs."""
+    fields = [write_text(number, record).replace("\t", " ")]
+    if "score" in record:
+        fields.append(repr(record["score"]))
+    if "alignment" in record:
+        spans = ("{}-{}:{}-{}".format(*span) for span in record["alignment"])
+        fields.append(" ".join(spans))
+    return "\t".join(fields)
+
+
+def write_jsonl(number: int, record: dict[str, Any]) -> str:
+    """The pipeline's record, and the number of its line, counted from 1."""
+    return json.dumps({"line": number, **record}, ensure_ascii=False)
+
+
+FORMATS: dict[str, Callable[[int, dict[str, Any]], str]] = {
+    "text": write_text,
+    "jsonl": write_jsonl,
+    "tsv": write_tsv,
+}
