@@ -12,7 +12,7 @@ from benchmarks.decoding_tasks import Task, cut_at_end, make_task, right_lengths
 from benchmarks.engine_process import EngineProcess, Sentences
 
 CTRANSLATE2 = "engine_ctranslate2.py"
-SLOW = 12.0  # seconds: whoever takes longer for a round takes part in the first only
+SLOW = 12.0  # seconds: whoever takes longer is timed once, in the first turn, not warmed up
 PAUSE = 0.3  # seconds before a turn at 2 threads: OpenMP's threads wait busily for so long
 LEAST_AGREEMENT, LEAST_RIGHT_LENGTHS = 0.9, 0.95
 EXACT = "fp32", "float32"  # the precisions whose words must be the same
@@ -42,7 +42,7 @@ class DecodingComparison:
 
     @property
     def contestants(self) -> list[str]:
-        return list(self.rounds[0].seconds)
+        return list(self.agreement)
 
     def tokens_per_second(self, name: str) -> float:
         """Return the median over rounds."""
@@ -95,6 +95,7 @@ class Contest:
         self.cell, self.lengths = cell, lengths
         self.engines = {name: engine for engine in engines for name in engine.contestants}
         self.settings: dict[str, Settings] = {}
+        self.first: dict[str, float] = {}  # seconds of everybody's first turn, on the first task
 
     def make_task(self, seed: int) -> Task:
         vocab_size = SIZES[self.cell.size].vocab_size
@@ -109,12 +110,13 @@ class Contest:
         )
 
     def warm_up(self) -> dict[str, float]:
-        """Choose settings, check lengths and return the agreement with the first contestant."""
+        """Choose settings, check lengths and words; return the agreement with the first."""
         task, written = self.make_task(0), {}
         for name, engine in self.engines.items():
             choices = settings_to_try(engine.script, self.cell)
-            _, outputs = self.turn(name, task, choices[0])
+            seconds, outputs = self.turn(name, task, choices[0])
             tried = [self.turn(name, task, one)[0] for one in choices if len(choices) > 1]
+            self.first[name] = min(tried, default=seconds)
             self.settings[name] = choices[tried.index(min(tried))] if tried else choices[0]
             right = right_lengths(task, outputs)
             if right < LEAST_RIGHT_LENGTHS:
@@ -128,13 +130,12 @@ class Contest:
         """Check and warm up, then let all take turns until the rounds are enough."""
         agreement = self.warm_up()
         rounds: list[Round] = []
-        names = list(self.engines)
+        slow = {name: spent for name, spent in self.first.items() if spent > SLOW}
+        names = [name for name in self.engines if name not in slow]
         while not is_enough(rounds):
-            task = self.make_task(1 + len(rounds))
+            task = self.make_task(len(rounds))
             seconds = {name: self.turn(name, task, self.settings[name])[0] for name in names}
-            rounds.append(Round(task.pairs, seconds))
-            names = [name for name in names if rounds[0].seconds[name] <= SLOW]
-            names = names or list(self.engines)
+            rounds.append(Round(task.pairs, seconds if rounds else seconds | slow))
         chosen = {name: one for name, one in self.settings.items() if one}
         return DecodingComparison(self.cell, rounds, agreement, chosen)
 

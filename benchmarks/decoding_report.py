@@ -14,8 +14,8 @@ TASK_NAMES = {"fixed": "25 words", "varied": "varied"}
 
 EXPLANATION = """\
 - Output tokens a second; the median of interleaved rounds on fresh sentences, warm-up excluded. A
-  round is one batch, at batch 1 eight sentences; who needs more than 12 seconds for it takes part
-  in the first only. Ratios are medians of the rounds'.
+  round is one batch, at batch 1 eight sentences; who needs more than 12 seconds for it is timed
+  once, without warm-up. Ratios are medians of the rounds'.
 - One thread is timed by CPU time, two by wall time; torch, CTranslate2 and the old pipeline each in
   a process of its own. CTranslate2 has for every row the best of its settings for threads and the
   size of its batches. Everybody else is as it comes.
