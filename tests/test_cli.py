@@ -153,7 +153,7 @@ def kill_and_resume(moments, model, source, output):
 
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_a_killed_run_resumes_to_the_same_bytes(kills, model, source, tmp_path):
-    source.write_bytes(source.read_bytes() * 6 * kills)
+    source.write_bytes(source.read_bytes() * 4 * kills)
     expected = run(source, "--model", model).stdout_bytes
     moments = [len(expected) * (kill + 1) // (kills + 2) for kill in range(kills)]
 

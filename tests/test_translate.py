@@ -141,7 +141,7 @@ def test_chunks_are_bounded_by_lines_and_by_characters(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [Options(), NBEST], ids=["text", "n-best"])
-@pytest.mark.parametrize("part", [0.0, 0.01, 0.2, 0.37, 0.5, 0.73, 0.9, 0.99, 1.0])
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.37, 0.5, 0.73, 0.99, 1.0])
 def test_a_run_cut_at_any_byte_resumes_to_the_same_bytes(
     part, options, translate, source, tmp_path
 ):
@@ -158,7 +158,7 @@ def test_a_run_cut_at_any_byte_resumes_to_the_same_bytes(
         assert sum(step.tokens for step in again) == 0
 
 
-@pytest.mark.parametrize("distance", [0, 1, 2])
+@pytest.mark.parametrize("distance", [0, 1])
 def test_a_cut_at_the_end_of_a_chunk_loses_no_line(distance, translate, source, tmp_path):
     whole, _ = run(translate, source, tmp_path / "whole")
     lines = whole.splitlines(keepends=True)  # of bytes: at LF, and at a lone CR
