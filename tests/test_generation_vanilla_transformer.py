@@ -99,6 +99,33 @@ def test_other_wishes_take_the_library_s_way_to_the_same_words(
     assert is_plain == [False, True]
 
 
+ASSISTED = {
+    "prompt_lookup": lambda model: {"prompt_lookup_num_tokens": 2},
+    "assistant": lambda model: {"assistant_model": copy.deepcopy(model)},
+}
+
+
+@pytest.fixture
+def varied_model(tiny_model):
+    """It does not repeat its words, and its beams find other ones than the most probable."""
+    tiny_model.generation_config.no_repeat_ngram_size = 1
+    return tiny_model.double()
+
+
+@pytest.fixture
+def one_source(source):
+    return {name: tensor[2:3] for name, tensor in source.items()}
+
+
+@pytest.mark.parametrize("wish", ["prompt_lookup", "assistant"])
+def test_assisted_decoding_finds_the_most_probable_words(wish, varied_model, one_source):
+    asked = {"max_new_tokens": 9, "eos_token_id": None, "num_beams": 1}
+
+    found = varied_model.generate(**one_source, **asked, **ASSISTED[wish](varied_model))
+
+    assert found.equal(varied_model.generate(**one_source, **asked))
+
+
 def test_plain_calls_are_plain(tiny_model, source, is_plain):
     tiny_model.generate(**source)
     tiny_model.generate(**source, num_beams=1)

@@ -17,6 +17,7 @@ from transformers.generation import (
     EosTokenCriteria,
     GenerateBeamEncoderDecoderOutput,
     GenerationMixin,
+    GenerationMode,
     LogitsProcessorList,
     MaxLengthCriteria,
     StoppingCriteria,
@@ -36,6 +37,7 @@ PAPER_DECODING: dict[str, Any] = {
     "early_stopping": "never",  # but when no open beam can win
     "max_extra_tokens": 50,
 }
+OWN_MODES = {GenerationMode.GREEDY_SEARCH, GenerationMode.BEAM_SEARCH}
 PENALTIES = {"gnmt": GnmtPenalty, "standard": StandardPenalty}
 PLAIN_INPUTS = {
     "attention_mask",
@@ -119,16 +121,19 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         self,
         generation_config: GenerationConfig,
         model_kwargs: dict[str, Any],
+        generation_mode: GenerationMode,
         *prepared: Any,
         **kwargs: Any,
     ) -> None:
         """Prepare what a caller asks for; the default cache is made when a first word needs it."""
         if (
-            generation_config.cache_implementation
+            generation_mode not in OWN_MODES
+            or generation_config.is_assistant
+            or generation_config.cache_implementation
             or model_kwargs.get("past_key_values") is not None
         ):
             super()._prepare_cache_for_generation(
-                generation_config, model_kwargs, *prepared, **kwargs
+                generation_config, model_kwargs, generation_mode, *prepared, **kwargs
             )
 
     def _beam_search(
