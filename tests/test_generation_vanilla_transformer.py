@@ -126,6 +126,50 @@ def test_assisted_decoding_finds_the_most_probable_words(wish, varied_model, one
     assert found.equal(varied_model.generate(**one_source, **asked))
 
 
+@pytest.mark.parametrize("with_mask", [False, True])
+@pytest.mark.parametrize("later", [{"num_beams": 1}, {"num_beams": 4}, {}, {"do_sample": False}])
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_going_on_from_a_cache_changes_nothing(num_beams, later, with_mask, varied_model, source):
+    asked = {"max_new_tokens": 3, "eos_token_id": None}
+    returned = {"return_dict_in_generate": True, "output_scores": True}
+    first = varied_model.generate(**source, **asked, **returned, num_beams=num_beams)
+    start = {"decoder_input_ids": first.sequences}
+    if with_mask:
+        start["decoder_attention_mask"] = torch.ones_like(first.sequences)
+    anew = varied_model.generate(**source, **start, **asked, **later)
+
+    found = varied_model.generate(
+        **source, **start, **asked, **later, past_key_values=first.past_key_values
+    )
+
+    assert found.equal(anew)
+
+
+def test_a_cache_that_knows_every_word_of_the_start_changes_nothing(tiny_model, source):
+    start = torch.tensor([[1, 5, 6]]).expand(len(source["input_ids"]), -1)
+    known = tiny_model(**source, decoder_input_ids=start, use_cache=True).past_key_values
+    asked = {"decoder_input_ids": start, "max_new_tokens": 1, "num_beams": 1}
+    returned = {"return_dict_in_generate": True, "output_logits": True}
+
+    found = tiny_model.generate(**source, **asked, **returned, past_key_values=known)
+
+    anew = tiny_model.generate(**source, **asked, **returned)
+    torch.testing.assert_close(found.logits, anew.logits)
+
+
+def test_a_cache_of_one_beam_is_gone_on_with(varied_model, source):
+    asked = {"num_beams": 1, "eos_token_id": None}
+    returned = {"return_dict_in_generate": True, "output_scores": True}
+    first = varied_model.generate(**source, **asked, **returned, max_new_tokens=3)
+    start, cache = first.sequences, first.past_key_values
+
+    varied_model.generate(
+        **source, **asked, decoder_input_ids=start, past_key_values=cache, max_new_tokens=2
+    )
+
+    assert cache.get_seq_length() == 5
+
+
 def test_plain_calls_are_plain(tiny_model, source, is_plain):
     tiny_model.generate(**source)
     tiny_model.generate(**source, num_beams=1)

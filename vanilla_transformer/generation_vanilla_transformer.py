@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import GenerationConfig
+from transformers import Cache, GenerationConfig
 from transformers.generation import (
     EosTokenCriteria,
     GenerateBeamEncoderDecoderOutput,
@@ -92,6 +92,23 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         super().adjust_generation_fn(*args, **kwargs)
         if self.generation_config._from_model_config:
             paper_decoding(self.generation_config)
+
+    def _expand_inputs_for_generation(
+        self, expand_size: int = 1, *args: Any, input_ids: Any = None, **model_kwargs: Any
+    ) -> Any:
+        """Go on from the caller's cache where it has a row for each target, else start anew."""
+        cache = model_kwargs.get("past_key_values")
+        known = cache.get_seq_length() if isinstance(cache, Cache) else 0
+        if 0 < known <= input_ids.shape[1]:
+            self_attention: Any = getattr(cache, "self_attention_cache", cache)
+            rows = len(self_attention.layers[0].keys)
+            if expand_size > 1 or rows != len(input_ids) or known == input_ids.shape[1]:
+                model_kwargs["past_key_values"] = None
+            elif model_kwargs.get("decoder_attention_mask") is None:  # by it known words are cut
+                model_kwargs["decoder_attention_mask"] = torch.ones_like(input_ids)
+        return super()._expand_inputs_for_generation(
+            expand_size, *args, input_ids=input_ids, **model_kwargs
+        )
 
     def _prepare_generated_length(
         self, generation_config: GenerationConfig, has_default_max_length: bool, **prepared: Any
