@@ -4,7 +4,8 @@ import copy
 
 import pytest
 import torch
-from transformers import GenerationConfig
+from transformers import CompileConfig, GenerationConfig
+from transformers.generation.streamers import BaseStreamer
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer import generation_vanilla_transformer as generation
@@ -99,9 +100,37 @@ def test_other_wishes_take_the_library_s_way_to_the_same_words(
     assert is_plain == [False, True]
 
 
+class Listener(BaseStreamer):
+    """A streamer that hears every word."""
+
+    def __init__(self):
+        self.words = []
+
+    def put(self, value):
+        self.words += value.flatten().tolist()
+
+    def end(self):
+        pass
+
+
+def compile_eagerly():
+    config = CompileConfig(backend="eager")
+    config._compile_all_devices = True
+    return {"compile_config": config, "cache_implementation": "static"}
+
+
 ASSISTED = {
     "prompt_lookup": lambda model: {"prompt_lookup_num_tokens": 2},
     "assistant": lambda model: {"assistant_model": copy.deepcopy(model)},
+}
+ONE_BEAM_WISHES = {
+    **ASSISTED,
+    "do_sample": lambda model: {"do_sample": False},
+    "generation_config": lambda model: {
+        "generation_config": GenerationConfig(do_sample=False, max_new_tokens=9)
+    },
+    "streamer": lambda model: {"streamer": Listener()},
+    "compile": lambda model: compile_eagerly(),
 }
 
 
@@ -124,6 +153,50 @@ def test_assisted_decoding_finds_the_most_probable_words(wish, varied_model, one
     found = varied_model.generate(**one_source, **asked, **ASSISTED[wish](varied_model))
 
     assert found.equal(varied_model.generate(**one_source, **asked))
+
+
+@pytest.mark.parametrize("wish", ONE_BEAM_WISHES)
+def test_who_chooses_a_way_of_one_beam_gets_one_beam(wish, varied_model, one_source):
+    asked = {"max_new_tokens": 9, "eos_token_id": None}
+    greedy = varied_model.generate(**one_source, **asked, num_beams=1)
+
+    found = varied_model.generate(**one_source, **asked | ONE_BEAM_WISHES[wish](varied_model))
+
+    assert found.equal(greedy)
+    assert not found.equal(varied_model.generate(**one_source, **asked))
+
+
+def test_who_samples_gets_samples(tiny_model, source):
+    asked = {
+        "do_sample": True,
+        "max_new_tokens": 7,
+        "num_return_sequences": 6,
+    }  # four beams have four
+
+    torch.manual_seed(0)
+    found = tiny_model.generate(**source, **asked)
+    torch.manual_seed(0)
+
+    assert found.equal(tiny_model.generate(**source, **asked, num_beams=1))
+
+
+@pytest.mark.parametrize(
+    "wish", [{"num_beams": 4}, {"length_penalty": 0.6}, {"num_return_sequences": 2}]
+)
+def test_who_speaks_of_beams_gets_beams(wish, varied_model, one_source):
+    asked = {"max_new_tokens": 9, "eos_token_id": None}
+
+    found = varied_model.generate(**one_source, **asked, **wish, do_sample=False)
+
+    assert found[:1].equal(varied_model.generate(**one_source, **asked))
+
+
+def test_a_streamer_hears_the_words(tiny_model, one_source):
+    listener = Listener()
+
+    found = tiny_model.generate(**one_source, streamer=listener, max_new_tokens=7)
+
+    assert listener.words == found[0].tolist()
 
 
 @pytest.mark.parametrize("with_mask", [False, True])

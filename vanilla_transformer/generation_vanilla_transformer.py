@@ -5,6 +5,7 @@ words and no more, the search of this package runs; everything else goes through
 loops, with the same penalty, the same limits and so the same results.
 """
 
+import copy
 from collections.abc import Iterator
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -37,6 +38,15 @@ PAPER_DECODING: dict[str, Any] = {
     "early_stopping": "never",  # but when no open beam can win
     "max_extra_tokens": 50,
 }
+# What a caller names who wants one beam, and what if several; see `wants_one_beam`.
+ONE_BEAM = {
+    "do_sample",
+    "streamer",
+    "assistant_model",
+    "prompt_lookup_num_tokens",
+    "compile_config",
+}
+BEAMS = {"num_beams", "length_penalty", "length_penalty_type", "early_stopping"}
 OWN_MODES = {GenerationMode.GREEDY_SEARCH, GenerationMode.BEAM_SEARCH}
 PENALTIES = {"gnmt": GnmtPenalty, "standard": StandardPenalty}
 PLAIN_INPUTS = {
@@ -92,6 +102,22 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         super().adjust_generation_fn(*args, **kwargs)
         if self.generation_config._from_model_config:
             paper_decoding(self.generation_config)
+
+    def generate(
+        self, inputs: Any = None, generation_config: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """The library's `generate`, with one beam where the caller chose a way that knows no more.
+
+        Such ways are `do_sample` (False too: then the most probable word is taken), a `streamer`,
+        an assistant or prompt lookup, and a `compile_config`. Naming `num_beams` overrules them.
+        """
+        if wants_one_beam({**getattr(generation_config, "__dict__", {}), **kwargs}):
+            if generation_config is None:
+                kwargs["num_beams"] = 1
+            else:
+                generation_config = copy.deepcopy(generation_config)
+                generation_config.num_beams = 1
+        return super().generate(inputs, generation_config, *args, **kwargs)
 
     def _expand_inputs_for_generation(
         self, expand_size: int = 1, *args: Any, input_ids: Any = None, **model_kwargs: Any
@@ -188,6 +214,14 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         return super()._sample(
             input_ids, logits_processor, call.criteria(), generation_config, **kwargs
         )
+
+
+def wants_one_beam(settings: dict[str, Any]) -> bool:
+    """Whether a call that names these settings says how, but nothing of the default's beams."""
+    named = {name for name, value in settings.items() if value is not None}
+    wants_several = "num_return_sequences" in named and settings["num_return_sequences"] > 1
+    can_be_one = settings.get("do_sample") or not wants_several
+    return bool(named & ONE_BEAM) and not named & BEAMS and can_be_one
 
 
 class Call:
