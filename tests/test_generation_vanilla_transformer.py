@@ -1,6 +1,7 @@
 """The paper's decoding is the default, and what is not plain takes the library's way to it."""
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -263,6 +264,9 @@ def test_plain_calls_are_plain(tiny_model, source, is_plain):
         lambda model: model.train(),
         lambda model: model.model.decoder.layers[0].fc1.register_forward_hook(lambda *_: None),
         lambda model: setattr(model.model.decoder.layers[0], "fc1", torch.nn.Linear(16, 24)),
+        lambda model: model.register_forward_hook(lambda *_: None),
+        lambda model: model.model.register_forward_pre_hook(lambda *_: None),
+        lambda model: setattr(model, "forward", functools.partial(model.forward)),
     ],
 )
 def test_a_model_that_somebody_changed_is_not_plain(change, tiny_model, source, is_plain):
@@ -271,6 +275,23 @@ def test_a_model_that_somebody_changed_is_not_plain(change, tiny_model, source, 
     tiny_model.generate(**source, max_new_tokens=3)
 
     assert is_plain == [False]
+
+
+def test_every_word_of_a_watched_model_is_seen(tiny_model, source, is_plain):
+    own, seen = tiny_model.forward, []
+
+    def watched(*args, **kwargs):
+        seen.append(kwargs["past_key_values"])
+        return own(*args, **kwargs)
+
+    tiny_model.forward = watched
+    found = tiny_model.generate(**source, max_new_tokens=3)
+    tiny_model.forward = own  # as tools leave it that restore what they replaced
+
+    assert found.equal(tiny_model.generate(**source, max_new_tokens=3))
+    assert len(seen) == 3
+    assert None not in seen  # the library's loops find their cache prepared
+    assert is_plain == [False, True]
 
 
 @pytest.mark.parametrize("fields", [{"attention_score": "additive"}, {"attention_window": 2}])

@@ -168,7 +168,7 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         *prepared: Any,
         **kwargs: Any,
     ) -> None:
-        """Prepare what a caller asks for; the default cache is made when a first word needs it."""
+        """Prepare what a caller asks for; the default cache is made for a loop that needs it."""
         if (
             generation_mode not in OWN_MODES
             or generation_config.is_assistant
@@ -178,6 +178,14 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
             super()._prepare_cache_for_generation(
                 generation_config, model_kwargs, generation_mode, *prepared, **kwargs
             )
+
+    def _prepare_default_cache(
+        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any]
+    ) -> None:
+        """Prepare what the library's loops expect."""
+        if model_kwargs.get("past_key_values") is None:
+            mode = generation_config.get_generation_mode()
+            super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, 0, 0)
 
     def _beam_search(
         self,
@@ -196,6 +204,7 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         call = Call(self, input_ids, logits_processor, stopping_criteria, generation_config, kwargs)
         if call.is_plain():
             return call.beam_search()
+        self._prepare_default_cache(generation_config, kwargs)
         return super()._beam_search(
             input_ids, logits_processor, call.criteria(), generation_config, **kwargs
         )
@@ -211,6 +220,7 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         call = Call(self, input_ids, logits_processor, stopping_criteria, generation_config, kwargs)
         if call.is_plain() and not generation_config.return_dict_in_generate:
             return call.greedy_search()
+        self._prepare_default_cache(generation_config, kwargs)
         return super()._sample(
             input_ids, logits_processor, call.criteria(), generation_config, **kwargs
         )
@@ -366,8 +376,10 @@ def is_packable(model: Any) -> bool:
         and not torch.compiler.is_compiling()
         and weight.device.type != "meta"  # nor offloaded
         and not torch.is_autocast_enabled(weight.device.type)
-        and _is_plain_module(model.lm_head)
-        and all(_is_plain_module(module) for module in decoder.modules())
+        and all(
+            _is_plain_module(module)
+            for module in (model, model.model, model.lm_head, *decoder.modules())
+        )
         and all(
             type(parameter) is nn.Parameter
             and parameter.device == weight.device
@@ -381,7 +393,12 @@ def _is_plain_module(module: nn.Module) -> bool:
     # The library's own hooks, which it never removes, only record what a call asks for.
     hooks = {hook.__module__ for hook in module._forward_hooks.values()} - {RECORDER}
     is_watched = hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
-    return not is_watched and (not isinstance(module, nn.Linear) or type(module) is FastLinear)
+    # accelerate's mixed precision keeps the original of a forward that it replaces.
+    is_own = getattr(module.forward, "__func__", None) is type(module).forward or hasattr(
+        module, "_original_forward"
+    )
+    is_linear = isinstance(module, nn.Linear)
+    return is_own and not is_watched and (not is_linear or type(module) is FastLinear)
 
 
 def pack(model: Any) -> PackedDecoder:
