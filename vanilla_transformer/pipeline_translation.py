@@ -4,7 +4,6 @@ A call goes the way of its texts: they are cut into pieces (lines, sentences) an
 pieces of a batch are sorted by length and generated, and each text is put together again.
 """
 
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from .sentence_splits import Passage
 from .source_reading import SourceReader, tokenizer_lock
 from .translation_call import Call, Translations
 from .translation_records import Hypothesis, Records, written
+from .translation_tasks import languages_of
 from .word_alignment import cross_attention
 
 logger = logging.get_logger(__name__)
@@ -27,7 +27,6 @@ logger = logging.get_logger(__name__)
 CHOICES = {"on_long_input": ("split", "truncate", "error"), "on_error": ("raise", "record")}
 WRITING = ("return_text", "return_tensors", "return_type", "clean_up_tokenization_spaces")
 BATCH_SIZE = 32  # of lists, and of the pieces of a text; what is lazy is read one by one
-LANGUAGES = re.compile(r"translation_(.+)_to_(.+)")
 
 
 class TranslationPipeline(Pipeline):
@@ -111,9 +110,8 @@ class TranslationPipeline(Pipeline):
         **wishes: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         task = wishes.pop("task", None) or self.task
-        languages: Any = LANGUAGES.fullmatch(task)
-        languages = languages.groups() if languages and not (src_lang or tgt_lang) else None
-        src_lang, tgt_lang = languages or (src_lang, tgt_lang)
+        if not (src_lang or tgt_lang):
+            src_lang, tgt_lang = languages_of(task) or (None, None)
         reading: dict[str, Any] = {"src_lang": src_lang, "tgt_lang": tgt_lang}
         if getattr(truncation, "value", truncation) not in (None, False, "do_not_truncate"):
             reading["on_long_input"] = "truncate"
