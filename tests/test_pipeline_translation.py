@@ -11,6 +11,7 @@ from transformers import (
     GPT2LMHeadModel,
     M2M100Config,
     NllbTokenizer,
+    TextStreamer,
     pipeline,
 )
 from transformers.pipelines import PIPELINE_REGISTRY, check_task
@@ -154,6 +155,49 @@ def test_scores_are_those_of_generate(family, translators, toy_models, toy_token
     [record] = translators[family](LINE, return_scores=True)
 
     assert record["score"] == pytest.approx(found.sequences_scores.item(), abs=1e-5)
+
+
+SEARCHES = [{"num_beams": 1}, {"num_beams": 3}, {"num_beams": 3, "do_sample": True}]
+
+
+@each_family
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_scores_take_one_search(family, search, translators, monkeypatch):
+    translate = translators[family]
+    generate, searches = translate.model.generate, []
+
+    def counted(**settings):
+        searches.append(settings)
+        return generate(**settings)
+
+    monkeypatch.setattr(translate.model, "generate", counted)
+    [record] = translate(LINE, return_scores=True, **search)
+
+    assert record["score"] < 0
+    assert len(searches) == 1
+
+
+@each_family
+def test_an_assistant_by_name_or_in_person_changes_no_word(
+    family, translators, toy_models, toy_tokenizer, tmp_path
+):
+    model, expected = toy_models[family], translators[family](DOCUMENT, num_beams=1)
+    model.save_pretrained(tmp_path)
+    toy_tokenizer.save_pretrained(tmp_path)
+    settings = {"model": model, "tokenizer": toy_tokenizer, "max_new_tokens": 12, "num_beams": 1}
+
+    for assistant in (str(tmp_path), model):
+        assisted = pipeline("translation", assistant_model=assistant, **settings)
+        assert assisted._forward_params["assistant_model"].state_dict().keys()
+        assert assisted(DOCUMENT) == expected
+    assert translators[family](DOCUMENT, num_beams=1, prompt_lookup_num_tokens=2) == expected
+
+
+def test_a_streamer_reads_a_document_from_its_beginning(translate, toy_tokenizer, capsys):
+    streamer = TextStreamer(toy_tokenizer, skip_special_tokens=True)
+    [record] = translate(DOCUMENT, num_beams=1, streamer=streamer)
+
+    assert capsys.readouterr().out.split() == record["translation_text"].split()
 
 
 @each_family

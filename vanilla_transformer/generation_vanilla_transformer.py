@@ -17,6 +17,7 @@ from transformers.generation import (
     EosTokenCriteria,
     GenerateBeamEncoderDecoderOutput,
     GenerationMixin,
+    GenerationMode,
     LogitsProcessorList,
     MaxLengthCriteria,
     StoppingCriteria,
@@ -119,16 +120,17 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         self,
         generation_config: GenerationConfig,
         model_kwargs: dict[str, Any],
+        generation_mode: GenerationMode,
         *prepared: Any,
-        **kwargs: Any,
     ) -> None:
         """Prepare what a caller asks for; the default cache is made when a first word needs it."""
         if (
             generation_config.cache_implementation
             or model_kwargs.get("past_key_values") is not None
+            or generation_mode == GenerationMode.ASSISTED_GENERATION  # it crops the cache itself
         ):
             super()._prepare_cache_for_generation(
-                generation_config, model_kwargs, *prepared, **kwargs
+                generation_config, model_kwargs, generation_mode, *prepared
             )
 
     def _beam_search(
@@ -148,6 +150,8 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         call = Call(self, input_ids, logits_processor, stopping_criteria, generation_config, kwargs)
         if call.is_plain():
             return call.beam_search()
+        # With a dictionary come its sequences_scores, as from our search; the library asks for all.
+        generation_config.output_scores = bool(generation_config.return_dict_in_generate)
         return super()._beam_search(
             input_ids, logits_processor, call.criteria(), generation_config, **kwargs
         )

@@ -14,7 +14,13 @@ from torch.utils.data import Dataset
 from transformers.pipelines.base import Pipeline
 from transformers.utils import logging
 
-from .generation_settings import generation_settings, overrule
+from .generation_settings import (
+    ONE_BY_ONE,
+    PIPELINE_DECODING,
+    assistance,
+    generation_settings,
+    overrule,
+)
 from .sentence_splits import Passage
 from .source_reading import SourceReader, tokenizer_lock
 from .translation_call import Call, Translations
@@ -52,7 +58,9 @@ class TranslationPipeline(Pipeline):
         self.task_settings = dict(tasks.get(task) or {})
         own_prefix = getattr(model.config, "prefix", None)
         self.prefix: str = self.task_settings.pop("prefix", own_prefix) or ""
+        assistant = [kwargs.pop(name, None) for name in ("assistant_model", "assistant_tokenizer")]
         super().__init__(model, *args, task=task, **kwargs)
+        self._forward_params |= assistance(model, self.tokenizer, *assistant)
 
     def __call__(
         self,
@@ -91,7 +99,8 @@ class TranslationPipeline(Pipeline):
         is_single = isinstance(inputs, str | bytes | Mapping) or not (
             isinstance(inputs, Iterable | Dataset)
         )
-        size = batch_size or self._batch_size or (1 if is_lazy and not is_single else BATCH_SIZE)
+        reads_one = (is_lazy and not is_single) or ONE_BY_ONE & generating.keys()
+        size = batch_size or self._batch_size or (1 if reads_one else BATCH_SIZE)
         call = Call(self, size, reading, generating, writing, records_errors, batch_tokens)
         if is_single:
             return next(call.results([inputs]))
@@ -167,22 +176,17 @@ class TranslationPipeline(Pipeline):
     def _generate(
         self, rows: dict[str, Tensor], wishes: dict[str, Any], return_scores: bool
     ) -> tuple[Tensor, list[float | None]]:
-        def generate(**more: Any) -> Any:
-            padding = self.tokenizer.pad_token_id
-            settings = generation_settings(
-                self.model.generation_config, {**wishes, **more}, padding
-            )
-            return self.model.generate(**rows, **settings)
-
+        if return_scores:
+            # Our own beams have their scores at hand; all else needs those of all words.
+            is_ours = self.model.config.model_type == "vanilla_transformer"
+            has_scores = is_ours and self._setting("num_beams", wishes) > 1
+            asked = {"return_dict_in_generate": True, "output_scores": not has_scores}
+            wishes = {**wishes, **asked}
+        defaults, padding = self.model.generation_config, self.tokenizer.pad_token_id
+        found = self.model.generate(**rows, **generation_settings(defaults, wishes, padding))
         if not return_scores:
-            found = generate()
             found = getattr(found, "sequences", found)
             return found, [None] * len(found)
-        # Our own search has its beams' scores at hand; the library's needs those of all words.
-        is_ours = self.model.config.model_type == "vanilla_transformer"
-        found = generate(return_dict_in_generate=True, output_scores=not is_ours)
-        if is_ours and getattr(found, "sequences_scores", None) is None:
-            found = generate(return_dict_in_generate=True, output_scores=True)
         scores = getattr(found, "sequences_scores", None)
         if scores is None:
             words = self.model.compute_transition_scores(
@@ -199,7 +203,8 @@ class TranslationPipeline(Pipeline):
         """What `generate` will take for one of its settings."""
         configs = wishes.get("generation_config"), self.model.generation_config
         values = [wishes.get(name), *(getattr(config, name, None) for config in configs)]
-        return next((value for value in values if value is not None), None)
+        known = (value for value in values if value is not None)
+        return next(known, PIPELINE_DECODING.get(name))
 
     def _num_returned(self, wishes: dict[str, Any]) -> int:
         return self._setting("num_return_sequences", overrule(self.task_settings, wishes)) or 1
