@@ -10,15 +10,19 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
 
 PIPELINE_DECODING = {"max_new_tokens": 256, "num_beams": 4}
 LENGTHS = {"max_length", "max_new_tokens"}  # two ways to say one thing: the later word counts
-RETURNED = {"return_scores", "return_alignment"}
+NO_SETTINGS = {  # what no `generation_config` can hold
+    *("return_scores", "return_alignment", "streamer"),
+    *("assistant_model", "assistant_tokenizer", "tokenizer"),
+    *("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn"),
+}
 ONE_BY_ONE = {"assistant_model", "prompt_lookup_num_tokens", "streamer"}  # for a single sequence
 OTHER_LIMITS = {"max_length", "max_extra_tokens"}  # a default of 256 tokens gives way to them
 
 
 def overrule(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Both wishes, the later ones first; a whole `generation_config` replaces all before it."""
+    """Both wishes, the later ones first; a `generation_config` replaces all settings before it."""
     if "generation_config" in later:
-        earlier = {name: value for name, value in earlier.items() if name in RETURNED}
+        earlier = {name: earlier[name] for name in NO_SETTINGS & earlier.keys()}
     if LENGTHS & later.keys():
         earlier = {name: value for name, value in earlier.items() if name not in LENGTHS}
     return {**earlier, **later}

@@ -132,6 +132,9 @@ class TranslationPipeline(Pipeline):
         if stop_sequence is not None:
             with tokenizer_lock:
                 ids = self.tokenizer.encode(stop_sequence, add_special_tokens=False)
+            if len(ids) > 1:
+                told = f"stop_sequence must be one token, got {len(ids)}: only the first one stops."
+                warnings.warn(told, UserWarning, stacklevel=3)
             wishes["eos_token_id"] = ids[0]
         writing = {name: wishes.pop(name) for name in WRITING if name in wishes}
         return (
