@@ -42,6 +42,7 @@ def test_every_route_to_the_pipeline_translates_alike(route, folder, toy_models,
     for found, expected in zip(seen["translated"], here(texts, return_scores=True), strict=True):
         assert found["translation_text"] == expected["translation_text"]
         assert found["score"] == pytest.approx(expected["score"], rel=1e-4)
+    assert seen["named"] == [seen["module"], "translation_en_to_de", seen["translated"]]
     saved = json.loads((folder.parent / f"model-{route}" / "config.json").read_text())
     assert (
         saved["custom_pipelines"]
@@ -51,6 +52,13 @@ def test_every_route_to_the_pipeline_translates_alike(route, folder, toy_models,
         translated_in(folder.parent / f"model-{route}", "trusted")["translated"]
         == (seen["translated"])
     )
+
+
+def test_loading_a_pipeline_leaves_its_configuration_as_it_was(folder):
+    seen = translated_in(folder, "trusted")["configuration"]
+
+    saved = json.loads((folder / "config.json").read_text())
+    assert seen["custom_pipelines"] == saved["custom_pipelines"]
 
 
 def test_without_package_and_trust_no_pipeline_is_loaded(folder):

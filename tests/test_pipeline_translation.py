@@ -1,19 +1,23 @@
 """`pipeline("translation")` does what version 4 did, and what it says beyond that."""
 
 import copy
+from unittest.mock import Mock
 
 import pytest
 import torch
 from toy_models import BARTLIKE, DOCUMENT, LINE, OTHER, TEXTS, each_family, text_of, texts_of
 from transformers import (
     AutoModelForSeq2SeqLM,
+    GenerationConfig,
     GPT2Config,
     GPT2LMHeadModel,
     M2M100Config,
     NllbTokenizer,
+    TextStreamer,
     pipeline,
 )
 from transformers.pipelines import PIPELINE_REGISTRY, check_task
+from transformers.pipelines.base import get_default_model_and_revision
 
 from vanilla_transformer.pipeline_translation import TranslationPipeline
 
@@ -36,6 +40,27 @@ def test_the_task_is_back():
     assert "translation" in PIPELINE_REGISTRY.get_supported_tasks()
     with pytest.raises(KeyError):
         check_task("translation_en_de")
+
+
+def test_a_model_is_known_for_three_pairs_only():
+    for task in ("translation_en_to_de", "translation_en_to_fr", "translation_en_to_ro"):
+        name, _ = get_default_model_and_revision(*check_task(task)[1:])
+        assert name == "google-t5/t5-base"
+    for task in ("translation", "translation_cn_to_ar"):
+        with pytest.raises(ValueError, match="default"):
+            pipeline(task)
+
+
+@each_family
+def test_a_stop_sequence_is_its_first_word(family, translators, toy_models, toy_tokenizer):
+    translate = translators[family]
+    text = text_of(translate(LINE)).split()
+    ids = toy_tokenizer.convert_tokens_to_ids(text[-1])
+
+    expected = by_hand(toy_models[family], toy_tokenizer, LINE, eos_token_id=ids)
+    assert text_of(translate(LINE, stop_sequence=text[-1])) == expected
+    with pytest.warns(UserWarning, match="stop_sequence"):
+        assert text_of(translate(LINE, stop_sequence=f"{text[-1]} source1")) == expected
 
 
 @each_family
@@ -154,6 +179,53 @@ def test_scores_are_those_of_generate(family, translators, toy_models, toy_token
     [record] = translators[family](LINE, return_scores=True)
 
     assert record["score"] == pytest.approx(found.sequences_scores.item(), abs=1e-5)
+
+
+SEARCHES = [{"num_beams": 1}, {"num_beams": 3}, {"num_beams": 3, "do_sample": True}]
+
+
+@each_family
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_scores_take_one_search(family, search, translators, monkeypatch):
+    translate = translators[family]
+    generate, searches = translate.model.generate, []
+
+    def counted(**settings):
+        searches.append(settings)
+        return generate(**settings)
+
+    monkeypatch.setattr(translate.model, "generate", counted)
+    [record] = translate(LINE, return_scores=True, **search)
+
+    assert record["score"] < 0
+    assert len(searches) == 1
+
+
+@each_family
+def test_an_assistant_by_name_or_in_person_changes_no_word(
+    family, translators, toy_models, toy_tokenizer, tmp_path
+):
+    model, expected = toy_models[family], translators[family](DOCUMENT, num_beams=1)
+    model.save_pretrained(tmp_path)
+    toy_tokenizer.save_pretrained(tmp_path)
+    settings = {"model": model, "tokenizer": toy_tokenizer, "max_new_tokens": 12, "num_beams": 1}
+    config = GenerationConfig(max_new_tokens=12, num_beams=1)
+
+    for assistant in (str(tmp_path), copy.deepcopy(model)):
+        assisted = pipeline("translation", assistant_model=assistant, **settings)
+        assert assisted(DOCUMENT) == expected
+        hook = Mock(return_value=None)
+        assisted._forward_params["assistant_model"].register_forward_hook(hook)
+        assert assisted(DOCUMENT, generation_config=config) == expected
+        assert hook.called
+    assert translators[family](DOCUMENT, num_beams=1, prompt_lookup_num_tokens=2) == expected
+
+
+def test_a_streamer_reads_a_document_from_its_beginning(translate, toy_tokenizer, capsys):
+    streamer = TextStreamer(toy_tokenizer, skip_special_tokens=True)
+    [record] = translate(DOCUMENT, num_beams=1, streamer=streamer)
+
+    assert capsys.readouterr().out.split() == record["translation_text"].split()
 
 
 @each_family

@@ -4,6 +4,8 @@ import pytest
 from toy_models import LINE, text_of, texts_of
 from transformers.utils import logging
 
+from vanilla_transformer.source_reading import SourceReader
+
 
 @pytest.fixture
 def short(translate, monkeypatch):
@@ -69,3 +71,18 @@ def test_a_million_characters_are_read_in_bounded_time(unit, translate):
 
     assert passage.join([piece.text for piece in passage.pieces]) == text
     assert all(len(piece.ids) <= translate.reader.longest_input for piece in passage.pieces)
+
+
+def test_many_lines_are_tokenized_in_parts(translate, monkeypatch):
+    calls, tokenize = [], SourceReader._tokenize
+
+    def counted(reader, texts, **options):
+        calls.append(len(texts))
+        return tokenize(reader, texts, **options)
+
+    monkeypatch.setattr(SourceReader, "_tokenize", counted)
+    passage = translate.preprocess(f"{LINE}\n" * 5_000)
+
+    assert sum(calls) == len(passage.pieces) == 5_000
+    assert max(calls) <= 1024
+    assert len({tuple(piece.ids) for piece in passage.pieces}) == 1

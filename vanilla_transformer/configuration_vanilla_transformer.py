@@ -21,6 +21,7 @@ from .configuration_rules import (
     value_reasons,
     warn_of_misspelt_names,
 )
+from .translation_tasks import TRANSLATION, FolderPipelines
 
 AttentionScore = Literal[
     "scaled_dot_product", "dot_product", "general", "additive", "cosine", "location"
@@ -119,10 +120,10 @@ class VanillaTransformerConfig(PreTrainedConfig):
         own = {field.name for field in fields(cls)} - {"dtype"} | cls.attribute_map.keys()
         given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
         pipelines = config_dict.get("custom_pipelines")
-        if cls.hides_pipelines and isinstance(pipelines, dict) and "translation" in pipelines:
-            pipelines = dict(pipelines)
-            given["_hidden_pipelines"] = {"translation": pipelines.pop("translation")}
-            given["custom_pipelines"] = pipelines
+        if isinstance(pipelines, dict) and TRANSLATION in pipelines:
+            given["custom_pipelines"] = pipelines = FolderPipelines(pipelines)
+            if cls.hides_pipelines:
+                given["_hidden_pipelines"] = {TRANSLATION: pipelines.pop(TRANSLATION)}
         try:
             return super().from_dict({**config_dict, **given}, **kwargs)
         except (StrictDataclassError, LookupError, TypeError, AttributeError) as error:

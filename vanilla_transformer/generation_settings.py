@@ -6,21 +6,43 @@ The version-4 pipeline translated with 4 beams and at most 256 tokens where nobo
 import copy
 from typing import Any
 
-from transformers import GenerationConfig
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
 
 PIPELINE_DECODING = {"max_new_tokens": 256, "num_beams": 4}
 LENGTHS = {"max_length", "max_new_tokens"}  # two ways to say one thing: the later word counts
-RETURNED = {"return_scores", "return_alignment"}
+NO_SETTINGS = {  # what no `generation_config` can hold
+    *("return_scores", "return_alignment", "streamer"),
+    *("assistant_model", "assistant_tokenizer", "tokenizer"),
+    *("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn"),
+}
+ONE_BY_ONE = {"assistant_model", "prompt_lookup_num_tokens", "streamer"}  # for a single sequence
 OTHER_LIMITS = {"max_length", "max_extra_tokens"}  # a default of 256 tokens gives way to them
 
 
 def overrule(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Both wishes, the later ones first; a whole `generation_config` replaces all before it."""
+    """Both wishes, the later ones first; a `generation_config` replaces all settings before it."""
     if "generation_config" in later:
-        earlier = {name: value for name, value in earlier.items() if name in RETURNED}
+        earlier = {name: earlier[name] for name in NO_SETTINGS & earlier.keys()}
     if LENGTHS & later.keys():
         earlier = {name: value for name, value in earlier.items() if name not in LENGTHS}
     return {**earlier, **later}
+
+
+def assistance(
+    model: Any, tokenizer: Any, assistant: Any, assistant_tokenizer: Any
+) -> dict[str, Any]:
+    """What `generate` is told of a smaller model, or one by name, that guesses words ahead."""
+    if assistant is None:
+        return {}
+    if isinstance(assistant, str):
+        assistant_tokenizer = AutoTokenizer.from_pretrained(assistant)
+        loaded = AutoModelForSeq2SeqLM.from_pretrained(assistant, dtype=model.dtype)
+        assistant = loaded.to(model.device)
+    told = {"assistant_model": assistant}
+    sizes = {one.config.get_text_config().vocab_size for one in (model, assistant)}
+    if len(sizes) > 1:
+        told |= {"tokenizer": tokenizer, "assistant_tokenizer": assistant_tokenizer}
+    return told
 
 
 def generation_settings(

@@ -166,7 +166,6 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         model_kwargs: dict[str, Any],
         generation_mode: GenerationMode,
         *prepared: Any,
-        **kwargs: Any,
     ) -> None:
         """Prepare what a caller asks for; the default cache is made for a loop that needs it."""
         if (
@@ -176,7 +175,7 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
             or model_kwargs.get("past_key_values") is not None
         ):
             super()._prepare_cache_for_generation(
-                generation_config, model_kwargs, generation_mode, *prepared, **kwargs
+                generation_config, model_kwargs, generation_mode, *prepared
             )
 
     def _prepare_default_cache(
@@ -205,6 +204,8 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         if call.is_plain():
             return call.beam_search()
         self._prepare_default_cache(generation_config, kwargs)
+        # With a dictionary come its sequences_scores, as from our search; the library asks for all.
+        generation_config.output_scores = bool(generation_config.return_dict_in_generate)
         return super()._beam_search(
             input_ids, logits_processor, call.criteria(), generation_config, **kwargs
         )

@@ -4,7 +4,6 @@ A call goes the way of its texts: they are cut into pieces (lines, sentences) an
 pieces of a batch are sorted by length and generated, and each text is put together again.
 """
 
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,11 +14,18 @@ from torch.utils.data import Dataset
 from transformers.pipelines.base import Pipeline
 from transformers.utils import logging
 
-from .generation_settings import generation_settings, overrule
+from .generation_settings import (
+    ONE_BY_ONE,
+    PIPELINE_DECODING,
+    assistance,
+    generation_settings,
+    overrule,
+)
 from .sentence_splits import Passage
 from .source_reading import SourceReader, tokenizer_lock
 from .translation_call import Call, Translations
 from .translation_records import Hypothesis, Records, written
+from .translation_tasks import languages_of
 from .word_alignment import cross_attention
 
 logger = logging.get_logger(__name__)
@@ -27,7 +33,6 @@ logger = logging.get_logger(__name__)
 CHOICES = {"on_long_input": ("split", "truncate", "error"), "on_error": ("raise", "record")}
 WRITING = ("return_text", "return_tensors", "return_type", "clean_up_tokenization_spaces")
 BATCH_SIZE = 32  # of lists, and of the pieces of a text; what is lazy is read one by one
-LANGUAGES = re.compile(r"translation_(.+)_to_(.+)")
 
 
 class TranslationPipeline(Pipeline):
@@ -53,7 +58,9 @@ class TranslationPipeline(Pipeline):
         self.task_settings = dict(tasks.get(task) or {})
         own_prefix = getattr(model.config, "prefix", None)
         self.prefix: str = self.task_settings.pop("prefix", own_prefix) or ""
+        assistant = [kwargs.pop(name, None) for name in ("assistant_model", "assistant_tokenizer")]
         super().__init__(model, *args, task=task, **kwargs)
+        self._forward_params |= assistance(model, self.tokenizer, *assistant)
 
     def __call__(
         self,
@@ -92,7 +99,8 @@ class TranslationPipeline(Pipeline):
         is_single = isinstance(inputs, str | bytes | Mapping) or not (
             isinstance(inputs, Iterable | Dataset)
         )
-        size = batch_size or self._batch_size or (1 if is_lazy and not is_single else BATCH_SIZE)
+        reads_one = (is_lazy and not is_single) or ONE_BY_ONE & generating.keys()
+        size = batch_size or self._batch_size or (1 if reads_one else BATCH_SIZE)
         call = Call(self, size, reading, generating, writing, records_errors, batch_tokens)
         if is_single:
             return next(call.results([inputs]))
@@ -111,9 +119,8 @@ class TranslationPipeline(Pipeline):
         **wishes: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         task = wishes.pop("task", None) or self.task
-        languages: Any = LANGUAGES.fullmatch(task)
-        languages = languages.groups() if languages and not (src_lang or tgt_lang) else None
-        src_lang, tgt_lang = languages or (src_lang, tgt_lang)
+        if not (src_lang or tgt_lang):
+            src_lang, tgt_lang = languages_of(task) or (None, None)
         reading: dict[str, Any] = {"src_lang": src_lang, "tgt_lang": tgt_lang}
         if getattr(truncation, "value", truncation) not in (None, False, "do_not_truncate"):
             reading["on_long_input"] = "truncate"
@@ -125,6 +132,9 @@ class TranslationPipeline(Pipeline):
         if stop_sequence is not None:
             with tokenizer_lock:
                 ids = self.tokenizer.encode(stop_sequence, add_special_tokens=False)
+            if len(ids) > 1:
+                told = f"stop_sequence must be one token, got {len(ids)}: only the first one stops."
+                warnings.warn(told, UserWarning, stacklevel=3)
             wishes["eos_token_id"] = ids[0]
         writing = {name: wishes.pop(name) for name in WRITING if name in wishes}
         return (
@@ -169,22 +179,17 @@ class TranslationPipeline(Pipeline):
     def _generate(
         self, rows: dict[str, Tensor], wishes: dict[str, Any], return_scores: bool
     ) -> tuple[Tensor, list[float | None]]:
-        def generate(**more: Any) -> Any:
-            padding = self.tokenizer.pad_token_id
-            settings = generation_settings(
-                self.model.generation_config, {**wishes, **more}, padding
-            )
-            return self.model.generate(**rows, **settings)
-
+        if return_scores:
+            # Our own beams have their scores at hand; all else needs those of all words.
+            is_ours = self.model.config.model_type == "vanilla_transformer"
+            has_scores = is_ours and self._setting("num_beams", wishes) > 1
+            asked = {"return_dict_in_generate": True, "output_scores": not has_scores}
+            wishes = {**wishes, **asked}
+        defaults, padding = self.model.generation_config, self.tokenizer.pad_token_id
+        found = self.model.generate(**rows, **generation_settings(defaults, wishes, padding))
         if not return_scores:
-            found = generate()
             found = getattr(found, "sequences", found)
             return found, [None] * len(found)
-        # Our own search has its beams' scores at hand; the library's needs those of all words.
-        is_ours = self.model.config.model_type == "vanilla_transformer"
-        found = generate(return_dict_in_generate=True, output_scores=not is_ours)
-        if is_ours and getattr(found, "sequences_scores", None) is None:
-            found = generate(return_dict_in_generate=True, output_scores=True)
         scores = getattr(found, "sequences_scores", None)
         if scores is None:
             words = self.model.compute_transition_scores(
@@ -201,7 +206,8 @@ class TranslationPipeline(Pipeline):
         """What `generate` will take for one of its settings."""
         configs = wishes.get("generation_config"), self.model.generation_config
         values = [wishes.get(name), *(getattr(config, name, None) for config in configs)]
-        return next((value for value in values if value is not None), None)
+        known = (value for value in values if value is not None)
+        return next(known, PIPELINE_DECODING.get(name))
 
     def _num_returned(self, wishes: dict[str, Any]) -> int:
         return self._setting("num_return_sequences", overrule(self.task_settings, wishes)) or 1

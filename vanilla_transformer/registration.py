@@ -4,7 +4,6 @@ Calling it again changes nothing. The models themselves are imported when they a
 as the library does with its own: its modeling code takes a second to import, its pipelines another.
 """
 
-import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -15,11 +14,11 @@ from transformers.models.auto import modeling_auto
 from .after_import import after_import
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
+from .translation_tasks import TRANSLATION, languages_of
 
 PIPELINES = "transformers.pipelines"
-TASK_WITH_LANGUAGES = re.compile(r"translation_(.+)_to_(.+)")
 T5_BASE = {"model": ("google-t5/t5-base", "a9723ea")}
-TRANSLATION: dict[str, Any] = {
+TASK: dict[str, Any] = {
     "impl": f"{__package__}.pipeline_translation.TranslationPipeline",
     "pt": (AutoModelForSeq2SeqLM,),
     "default": {("en", language): T5_BASE for language in ("de", "fr", "ro")},
@@ -53,16 +52,15 @@ def register() -> None:
 def register_translation() -> None:
     """Give the task that transformers 5 removed back to every sequence-to-sequence model."""
     pipelines = sys.modules[PIPELINES]
-    getattr(pipelines, "REMOVED_TASKS", {}).pop("translation", None)  # absent before 5.16
+    getattr(pipelines, "REMOVED_TASKS", {}).pop(TRANSLATION, None)  # absent before 5.16
     registry = pipelines.PIPELINE_REGISTRY
-    registry.supported_tasks["translation"] = TRANSLATION
+    registry.supported_tasks[TRANSLATION] = TASK
 
     def check_task(task: str) -> tuple[str, dict[str, Any], Any]:
-        languages = TASK_WITH_LANGUAGES.fullmatch(task)
-        if not languages and task != "translation":
+        languages = languages_of(task)
+        if not languages and task != TRANSLATION:
             return type(registry).check_task(registry, task)
-        module, _, name = TRANSLATION["impl"].rpartition(".")
-        found = {**TRANSLATION, "impl": getattr(import_module(module), name)}
-        return "translation", found, languages and languages.groups()
+        module, _, name = TASK["impl"].rpartition(".")
+        return TRANSLATION, {**TASK, "impl": getattr(import_module(module), name)}, languages
 
     registry.check_task = check_task

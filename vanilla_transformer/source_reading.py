@@ -17,6 +17,7 @@ from .sentence_splits import Passage, Piece, split_at_length, split_lines, split
 OnLongInput = Literal["split", "truncate", "error"]
 LONGEST_INPUT = 1024  # tokens, where neither tokenizer nor model knows a limit
 CHARACTERS_A_TOKEN = 16  # whatever is longer than so many is too long, without a look at it
+TEXTS_AT_ONCE = 1024  # tokenized in one go, which takes memory beside the ids
 
 tokenizer_lock = threading.Lock()
 
@@ -50,9 +51,8 @@ class SourceReader:
             passage.refine(split_sentences)
             passage.refine(lambda piece: split_at_length(piece, limit * CHARACTERS_A_TOKEN))
         while unread := [piece for piece in passage.pieces if piece.ids is None]:
-            rows = self._tokenize([piece.text for piece in unread], **languages)["input_ids"]
-            for piece, ids in zip(unread, rows, strict=True):
-                piece.ids = ids
+            for start in range(0, len(unread), TEXTS_AT_ONCE):
+                self._give_ids(unread[start : start + TEXTS_AT_ONCE], languages)
             too_long = [piece for piece in unread if len(piece.ids or ()) > limit]
             if on_long_input == "split":
                 halved = {id(piece): piece.halves() for piece in too_long if len(piece.text) > 1}
@@ -62,6 +62,11 @@ class SourceReader:
             else:
                 self._truncate(too_long, limit, languages)
         return passage
+
+    def _give_ids(self, pieces: list[Piece], languages: dict[str, str]) -> None:
+        rows = self._tokenize([piece.text for piece in pieces], **languages)["input_ids"]
+        for piece, ids in zip(pieces, rows, strict=True):
+            piece.ids = ids
 
     def _truncate(self, pieces: list[Piece], limit: int, languages: dict[str, str]) -> None:
         for piece in pieces:

@@ -118,7 +118,10 @@ class Call:
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
         """The indices of pieces of like length, as many as fit into a batch."""
         batch: list[int] = []
-        for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        if self.size == 1 and self.batch_tokens is None:
+            order.sort()  # a streamer shows a text from its beginning
+        for index in order:
             size = len(batch)
             if self.batch_tokens is None:
                 is_full = size == self.size

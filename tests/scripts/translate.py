@@ -1,7 +1,7 @@
 """Translate with the pipeline of a folder: translate.py ROUTE FOLDER, ROUTE says who brings it.
 
 "plugin": the package is imported. "trusted": there is no package, and the folder is trusted.
-"untrusted": there is neither. FOLDER-ROUTE.json tells.
+"untrusted": there is neither. FOLDER-ROUTE.json tells, of the task with and without languages.
 """
 
 import importlib
@@ -22,9 +22,12 @@ def main(route, folder):
         seen = {"refusal": str(refusal)}
     else:
         texts = ["source1 source2", "source3\nsource4 source5"]
+        named = pipeline("translation_en_to_de", model=folder, **trust)
         seen = {
             "module": type(translator).__module__,
             "translated": translator(texts, return_scores=True),
+            "named": [type(named).__module__, named.task, named(texts, return_scores=True)],
+            "configuration": json.loads(named.model.config.to_json_string()),
         }
         translator.save_pretrained(f"{folder}-{route}")
     Path(f"{folder}-{route}.json").write_text(json.dumps(seen))
