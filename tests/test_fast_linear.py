@@ -1,6 +1,7 @@
 """FastLinear is `nn.Linear`, whatever route its products take."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -400,3 +401,17 @@ def test_the_probe_looks_once(monkeypatch):
     monkeypatch.setattr(fast_linear.torch.ops.mkldnn, "_linear_pointwise", missing)
 
     assert onednn_is_exact() == first
+
+
+def test_a_product_takes_its_layer_s_place_in_one_thread_only():
+    layer, rows = FastLinear(4, 3), torch.randn(2, 5, 4)
+    expected = layer(rows)
+
+    with fast_linear.laid_out_linears({layer: lambda flat: flat.new_ones(len(flat), 3)}):
+        inside = layer(rows)
+        with ThreadPoolExecutor() as pool:
+            elsewhere = pool.submit(layer, rows).result()
+
+    assert inside.equal(torch.ones(2, 5, 3))
+    assert elsewhere.equal(expected)
+    assert layer(rows).equal(expected)

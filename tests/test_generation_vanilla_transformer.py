@@ -10,7 +10,9 @@ from transformers.generation.streamers import BaseStreamer
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer import generation_vanilla_transformer as generation
+from vanilla_transformer.fast_linear import laid_out_linears
 from vanilla_transformer.packed_linear import Int8Linear, OneDnnProduct, TorchProduct, best_way
+from vanilla_transformer.packed_model import packed_model
 
 
 @pytest.fixture
@@ -311,7 +313,7 @@ def test_models_beyond_the_paper_are_not_plain(fields, build_tiny, source, is_pl
 )
 def test_a_changed_weight_is_packed_anew(change, tiny_model, source):
     before = tiny_model.generate(**source, max_new_tokens=5)
-    assert generation.pack(tiny_model) is generation.pack(tiny_model)
+    assert packed_model(tiny_model) is packed_model(tiny_model)
 
     change(tiny_model.lm_head.weight)
 
@@ -320,6 +322,41 @@ def test_a_changed_weight_is_packed_anew(change, tiny_model, source):
     fresh = copy.deepcopy(tiny_model)
     assert not before.equal(after)
     assert after.equal(fresh.generate(**source, max_new_tokens=5))
+
+
+def test_a_changed_weight_of_the_encoder_is_packed_anew(tiny_model, source):
+    tiny_model.generate(**source, max_new_tokens=5)
+    weight = tiny_model.model.encoder.layers[0].fc1.weight
+
+    weight.data.copy_(weight.data.flip(0))
+
+    assert packed_model(tiny_model).encoder  # else there is nothing to be stale
+    expected = copy.deepcopy(tiny_model).generate(**source, max_new_tokens=5)
+    assert tiny_model.generate(**source, max_new_tokens=5).equal(expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_packed_encoder_reads_as_the_encoder_does(dtype, tiny_model, source):
+    encoder = tiny_model.to(dtype).model.encoder
+    with torch.no_grad():
+        expected = encoder(**source).last_hidden_state
+        with laid_out_linears(packed_model(tiny_model).encoder):
+            found = encoder(**source).last_hidden_state
+
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_8_bit_words_are_alike_in_parts(num_beams, tiny_model, source, monkeypatch):
+    whole = tiny_model.to_int8()
+    expected = whole.generate(**source, num_beams=num_beams, max_new_tokens=5)
+    head = packed_model(whole).decoder.head
+    monkeypatch.setattr(head, "rows_at_once", 1)
+
+    found = whole.generate(**source, num_beams=num_beams, max_new_tokens=5)
+
+    assert len(list(head.in_parts(torch.randn(3, 16)))) == 3
+    assert (found == expected).float().mean() > 0.7  # rows are rounded together, a part at a time
 
 
 @pytest.mark.parametrize("num_beams", [1, 4])

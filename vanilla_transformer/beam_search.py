@@ -59,7 +59,8 @@ class BeamSearch:
     ) -> None:
         """Targets begin with `start` `[sentences]` and have at most `limits` words with it."""
         self.decoder, self.limits, self.options = decoder, limits, options
-        self.length = 1
+        self.length, self.first_limit = 1, int(limits.min())
+        self.any_finished = False
         shape = (len(start), options.num_beams, int(limits.max()))
         self.finished = start.new_full(shape, options.filler)
         self.finished[:, :, 0] = start.unsqueeze(1)
@@ -82,37 +83,52 @@ class BeamSearch:
         """One word more for every beam; returns which sentences have no beam left to go on."""
         options, width = self.options, self.options.num_beams
         scores, words, parents = self._continuations(max(2, 1 + len(options.ends)) * width)
-        candidates = self.beams.gather(1, _along(parents, self.beams))
-        candidates[:, :, self.length] = words
         is_end = torch.isin(words, options.ends)
-        is_end |= (self.length + 1 >= self.limits).unsqueeze(1)
-
-        self._finish(candidates[:, :width], scores[:, :width], is_end[:, :width])
-        self.scores, chosen = (scores + is_end * NEVER).topk(width, dim=1)
-        self.beams = candidates.gather(1, _along(chosen, candidates))
-        self.decoder.follow(parents.gather(1, chosen))
+        if self.length + 1 >= self.first_limit:
+            is_end |= (self.length + 1 >= self.limits).unsqueeze(1)
+        if is_end.any():
+            self._finish(scores[:, :width], words[:, :width], parents[:, :width], is_end[:, :width])
+            scores, chosen = (scores + is_end * NEVER).topk(width, dim=1)
+            words, parents = words.gather(1, chosen), parents.gather(1, chosen)
+        self.scores, parents = scores[:, :width], parents[:, :width]
+        self.beams = self._continue(parents, words[:, :width])
+        self.decoder.follow(parents)
         self.length += 1
         return is_end.all(dim=1)
+
+    def _continue(self, parents: Tensor, words: Tensor) -> Tensor:
+        """The beams `parents`, each with a word more."""
+        beams = self.beams.gather(1, _along(parents, self.beams))
+        beams[:, :, self.length] = words
+        return beams
 
     def _continuations(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """The best next words of all beams together: their scores, the words, and the beams."""
         vocab_size = self.decoder.packed.vocab_size
-        logits = self.decoder.step(self.beams[:, :, self.length - 1])
+        states, head = (
+            self.decoder.step(self.beams[:, :, self.length - 1]),
+            self.decoder.packed.head,
+        )
         per_beam = min(count, vocab_size)
         if self.options.process is None:
-            found = [best_words(rows, per_beam) for rows in logits.split(ROWS_AT_ONCE)]
+            found = [
+                best_words(rows, per_beam)
+                for logits in head.in_parts(states)
+                for rows in logits.split(ROWS_AT_ONCE)
+            ]
             values, words = (torch.cat(parts) for parts in zip(*found, strict=True))
         else:
-            log_probs = logits[:, :vocab_size].log_softmax(dim=1, dtype=torch.float32)
+            log_probs = head(states)[:, :vocab_size].log_softmax(dim=1, dtype=torch.float32)
             values, words = self._processed(log_probs).topk(per_beam, dim=1)
         sentences, beams = self.scores.shape
         values = values.view(sentences, beams, per_beam) + self.scores.unsqueeze(2)
-        # A small vocabulary may offer fewer words than the search wants.
-        missing = max(0, count - beams * per_beam)
-        values = functional.pad(values.flatten(1), (0, missing), value=NEVER)
-        words = functional.pad(words.view(sentences, -1), (0, missing))
+        values, words = values.flatten(1), words.view(sentences, -1)
+        if missing := max(0, count - beams * per_beam):
+            # A small vocabulary may offer fewer words than the search wants.
+            values = functional.pad(values, (0, missing), value=NEVER)
+            words = functional.pad(words, (0, missing))
         scores, places = values.topk(count, dim=1)
-        return scores, words.gather(1, places), (places // per_beam).clamp(max=beams - 1)
+        return scores, words.gather(1, places), (places // per_beam).clamp_(max=beams - 1)
 
     def _processed(self, log_probs: Tensor) -> Tensor:
         """Log-probabilities of all words, as the call's processors change them."""
@@ -126,20 +142,23 @@ class BeamSearch:
         processed = self.options.process(written.flatten(0, 1), known)
         return processed[:: 1 + lacking]
 
-    def _finish(self, targets: Tensor, scores: Tensor, is_end: Tensor) -> None:
-        """Take targets that have just ended among the best finished ones."""
+    def _finish(self, scores: Tensor, words: Tensor, parents: Tensor, is_end: Tensor) -> None:
+        """Take beams that end with these words among the best finished ones."""
         is_end = is_end & self.is_open.unsqueeze(1)
         if not is_end.any():
             return
+        self.any_finished = True
         scores = scores / self.options.penalty.of(self.length)
         scores = scores.masked_fill(~is_end, -torch.inf)
         merged = torch.cat([self.finished_scores, scores], dim=1)
-        targets = torch.cat([self.finished, targets], dim=1)
+        targets = torch.cat([self.finished, self._continue(parents, words)], dim=1)
         self.finished_scores, chosen = merged.topk(self.options.num_beams, dim=1)
         self.finished = targets.gather(1, _along(chosen, targets))
 
     def _close(self, has_ended: Tensor) -> None:
         """Keep the result of sentences whose open beams cannot win any more; drop them at times."""
+        if not self.any_finished:
+            return
         closing = self.is_open & (has_ended | ~self._can_improve())
         if not closing.any():
             return
@@ -182,11 +201,12 @@ def greedy_search(
     sentences = torch.arange(len(start), device=start.device)
     is_open = torch.ones_like(sentences, dtype=torch.bool)
     for length in range(1, targets.shape[1]):
-        logits = decoder.step(targets[sentences, length - 1].unsqueeze(1))
+        states = decoder.step(targets[sentences, length - 1].unsqueeze(1))
+        parts = decoder.packed.head.in_parts(states)
         if options.process is not None:
-            logits = logits[:, : decoder.packed.vocab_size].float()
-            logits = options.process(targets[:, :length], logits)
-        words = best_of_rows(logits.float(), 1)[1].squeeze(1)
+            logits = torch.cat(list(parts))[:, : decoder.packed.vocab_size].float()
+            parts = iter([options.process(targets[:, :length], logits)])
+        words = torch.cat([best_of_rows(logits.float(), 1)[1] for logits in parts]).squeeze(1)
         targets[sentences, length] = words.where(is_open, options.filler)
         is_open = is_open & ~torch.isin(words, options.ends) & (length + 1 < limits[sentences])
         if not is_open.any():

@@ -6,7 +6,11 @@ goes through oneDNN already. A probe makes one product first and leaves torch it
 oneDNN is absent or gives up float32 precision.
 """
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -14,11 +18,29 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+# Products that take the place of layers: generation lays their weights out once for many calls.
+laid_out: ContextVar[Mapping[nn.Module, Callable[[Tensor], Tensor]]] = ContextVar(
+    "laid_out", default=MappingProxyType({})
+)
+
+
+@contextmanager
+def laid_out_linears(products: Mapping[nn.Module, Callable[[Tensor], Tensor]]) -> Iterator[None]:
+    """Inside, in this thread, layers among `products` multiply by them."""
+    token = laid_out.set(products)
+    try:
+        yield
+    finally:
+        laid_out.reset(token)
+
 
 class FastLinear(nn.Linear):
     """`nn.Linear` in everything but the route of its float32 products on a CPU."""
 
     def forward(self, hidden_states: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling() and (product := laid_out.get().get(self)):
+            rows = product(hidden_states.reshape(-1, hidden_states.shape[-1]))
+            return rows.view(*hidden_states.shape[:-1], -1)
         if takes_onednn(hidden_states, self.weight) and not torch.is_autocast_enabled("cpu"):
             flat = hidden_states.reshape(-1, hidden_states.shape[-1])
             product = _OneDnnLinear.apply(flat, self.weight, self.bias)

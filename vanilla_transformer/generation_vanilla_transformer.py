@@ -8,7 +8,6 @@ loops, with the same penalty, the same limits and so the same results.
 import copy
 from collections.abc import Iterator
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +25,10 @@ from transformers.generation import (
 )
 
 from .beam_search import BeamSearch, GnmtPenalty, SearchOptions, StandardPenalty, greedy_search
-from .fast_linear import FastLinear
-from .packed_linear import Int8Linear, best_way
-from .target_decoder import PackedDecoder, TargetDecoder
+from .fast_linear import laid_out_linears
+from .packed_linear import Int8Linear
+from .packed_model import is_packable, packed_model
+from .target_decoder import TargetDecoder
 
 # Section 6.1 of the paper. `max_extra_tokens`: how much longer than its source a target may be.
 PAPER_DECODING: dict[str, Any] = {
@@ -55,11 +55,7 @@ PLAIN_INPUTS = {
     "use_cache",
     "logits_to_keep",
 }
-RECORDER = "transformers.utils.output_capturing"
-SAMPLES = 16  # numbers of each weight that tell whether it is still the same
 SENTENCES_AT_ONCE = 32  # on a CPU: more do not fit its caches
-
-packed_decoders: WeakKeyDictionary[Any, tuple[Any, Tensor, PackedDecoder]] = WeakKeyDictionary()
 
 
 def paper_decoding(generation_config: GenerationConfig) -> None:
@@ -186,6 +182,12 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
             mode = generation_config.get_generation_mode()
             super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, 0, 0)
 
+    def _prepare_text_encoder_decoder_kwargs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the source with weights that are laid out already."""
+        ready = packed_model(self).encoder if is_packable(self) else {}
+        with laid_out_linears(ready):
+            return super()._prepare_text_encoder_decoder_kwargs_for_generation(*args, **kwargs)
+
     def _beam_search(
         self,
         input_ids: Tensor,
@@ -205,10 +207,14 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
             return call.beam_search()
         self._prepare_default_cache(generation_config, kwargs)
         # With a dictionary come its sequences_scores, as from our search; the library asks for all.
+        asked = generation_config.output_scores
         generation_config.output_scores = bool(generation_config.return_dict_in_generate)
-        return super()._beam_search(
+        found = super()._beam_search(
             input_ids, logits_processor, call.criteria(), generation_config, **kwargs
         )
+        if isinstance(found, Tensor) or asked:
+            return found
+        return type(found)(**{name: value for name, value in found.items() if name != "scores"})
 
     def _sample(
         self,
@@ -334,7 +340,7 @@ class Call:
         if mask is not None:
             mask = mask[:: self.num_beams]
             lengths = source.shape[1] - mask.flip(1).argmax(dim=1)  # up to the last real word
-        packed = pack(self.model)
+        packed = packed_model(self.model).decoder
         is_whole = len(self.processors) or source.device.type != "cpu"
         order = torch.arange(len(source), device=source.device)
         if not is_whole:
@@ -363,56 +369,3 @@ class Call:
         limits = self.limits().view(-1, *[1] * (targets.dim() - 2))
         lengths = first_end.where(is_end.any(dim=-1), limits).minimum(limits)
         return targets[..., : int(lengths.max())]
-
-
-def is_packable(model: Any) -> bool:
-    """Whether the decoder's layers compute what their weights say, and nobody watches them."""
-    config, decoder = model.config, model.model.decoder
-    weight = decoder.embed_tokens.weight
-    return (
-        not model.training
-        and config.attention_score in ("scaled_dot_product", "dot_product")
-        and config.attention_window is None
-        and config._attn_implementation in ("eager", "sdpa")
-        and not torch.compiler.is_compiling()
-        and weight.device.type != "meta"  # nor offloaded
-        and not torch.is_autocast_enabled(weight.device.type)
-        and all(
-            _is_plain_module(module)
-            for module in (model, model.model, model.lm_head, *decoder.modules())
-        )
-        and all(
-            type(parameter) is nn.Parameter
-            and parameter.device == weight.device
-            and parameter.dtype == weight.dtype
-            for parameter in decoder.parameters()
-        )
-    )
-
-
-def _is_plain_module(module: nn.Module) -> bool:
-    # The library's own hooks, which it never removes, only record what a call asks for.
-    hooks = {hook.__module__ for hook in module._forward_hooks.values()} - {RECORDER}
-    is_watched = hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
-    # accelerate's mixed precision keeps the original of a forward that it replaces.
-    is_own = getattr(module.forward, "__func__", None) is type(module).forward or hasattr(
-        module, "_original_forward"
-    )
-    is_linear = isinstance(module, nn.Linear)
-    return is_own and not is_watched and (not is_linear or type(module) is FastLinear)
-
-
-def pack(model: Any) -> PackedDecoder:
-    """The model's decoder, laid out anew when a weight has changed since the last call."""
-    decoder, lm_head = model.model.decoder, model.lm_head
-    parameters = [one.detach() for one in (*decoder.parameters(), *lm_head.parameters())]
-    state = [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in parameters]
-    # Writing through `.data`, as averages of weights do, leaves no other trace than the numbers.
-    sample = torch.cat([one.reshape(-1)[:: max(1, one.numel() // SAMPLES)] for one in parameters])
-    if known := packed_decoders.get(model):
-        known_state, known_sample, packed = known
-        if known_state == state and known_sample.equal(sample):
-            return packed
-    packed = PackedDecoder(decoder, lm_head, best_way(lm_head))
-    packed_decoders[model] = (state, sample, packed)
-    return packed

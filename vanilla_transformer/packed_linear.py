@@ -4,6 +4,7 @@ A small table of ways, one class each; all take rows `[rows, inputs]`.
 """
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,6 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .fast_linear import onednn_is_exact
+
+# More 8-bit products at once need memory that the process gives back and gets anew each time: page
+# faults took a third of the time.
+LARGEST_RESULT = 1_200_000  # numbers
+
+# `_op`: without torch's search among the arguments for what torch.compile would put there.
+LINEAR = torch.ops.quantized.linear_dynamic.default._op
+LINEAR_RELU = torch.ops.quantized.linear_relu_dynamic.default._op
 
 
 class TorchProduct:
@@ -21,6 +30,10 @@ class TorchProduct:
 
     def __call__(self, rows: Tensor) -> Tensor:
         return functional.linear(rows, self.weight, self.bias)
+
+    def in_parts(self, rows: Tensor) -> Iterator[Tensor]:
+        """The product, as many rows at a time as are fast."""
+        yield self(rows)
 
     def rectified(self, rows: Tensor) -> Tensor:
         """The positive part of the product."""
@@ -38,9 +51,13 @@ class OneDnnProduct(TorchProduct):
         blocks = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
         super().__init__(blocks, bias)
         self.multiply = torch.ops.mkldnn._linear_pointwise.default
+        self.multiply_and_add = torch.ops.mkldnn._linear_pointwise.binary
 
     def __call__(self, rows: Tensor) -> Tensor:
         return self.multiply(rows, self.weight, self.bias, "none", [], "")
+
+    def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
+        return self.multiply_and_add(rows, residual, self.weight, self.bias, "add")
 
     def rectified(self, rows: Tensor) -> Tensor:
         return self.multiply(rows, self.weight, self.bias, "relu", [], "")
@@ -58,12 +75,16 @@ class Int8Product(TorchProduct):
             levels = torch.quantize_per_channel(exact, scales, zeros, axis=0, dtype=torch.qint8)
         offset = None if bias is None else bias.detach().float()
         self.packed = torch.ops.quantized.linear_prepack(levels, offset)
+        self.rows_at_once = max(1, LARGEST_RESULT // len(weight))
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic.default(rows, self.packed)
+        return LINEAR(rows, self.packed)
+
+    def in_parts(self, rows: Tensor) -> Iterator[Tensor]:
+        return map(self, rows.split(self.rows_at_once))
 
     def rectified(self, rows: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_relu_dynamic.default(rows, self.packed)
+        return LINEAR_RELU(rows, self.packed)
 
 
 class Int8Linear(nn.Module):

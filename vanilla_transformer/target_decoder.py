@@ -5,8 +5,7 @@ And what the beams have written is never copied when they change places: every b
 keeps its slot in one memory, and a mask tells which slots hold a beam's ancestors.
 """
 
-from functools import partial
-from itertools import chain
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch.nn import functional
 from .packed_linear import TorchProduct
 
 FIRST_STEPS = 32  # of memory; it doubles when they are used up
+PART = 7424
 COLUMNS = 128  # the projection to words has a multiple of so many, for chunks of equal size
 
 
@@ -24,15 +24,17 @@ class PackedLayer:
 
     def __init__(self, layer: Any, way: type[TorchProduct]) -> None:
         own, source = layer.self_attn, layer.encoder_attn
-        self.qkv = way(*_joined(_scaled(own), own.k_proj, own.v_proj))
-        self.widths = [own.q_proj.out_features, own.k_proj.out_features, own.v_proj.out_features]
-        self.out = way(own.out_proj.weight, own.out_proj.bias)
-        self.source_query = way(*_scaled(source))
-        self.source_kv = way(*_joined(source.k_proj, source.v_proj))
-        self.source_out = way(source.out_proj.weight, source.out_proj.bias)
+        self.width = max(own.key_width, own.value_width)  # zeros make keys and values as wide
+        self.heads = own.q_proj.out_features // own.key_width
+        self.qkv = way(
+            *_joined(self._query(own), self._widened(own.k_proj), self._widened(own.v_proj))
+        )
+        self.out = way(*self._out(own))
+        self.source_query = way(*self._query(source))
+        self.source_kv = way(*_joined(self._widened(source.k_proj), self._widened(source.v_proj)))
+        self.source_out = way(*self._out(source))
         self.fc1 = way(layer.fc1.weight, layer.fc1.bias)
         self.fc2 = way(layer.fc2.weight, layer.fc2.bias)
-        self.key_width, self.value_width = own.key_width, own.value_width
         self.norms = [
             partial(
                 torch.layer_norm,
@@ -56,12 +58,55 @@ class PackedLayer:
             self.fc1.rectified(states) if self.is_rectified else self.activation(self.fc1(states))
         )
 
+    def by_head(self, rows: Tensor, sentences: int) -> Tensor:
+        """`[kinds, sentences, heads, words, width]` from rows `[sentences * words, ...]`.
+
+        Kinds are what was projected at once: queries, keys, values.
+        """
+        split = rows.to(memory_type(rows)).view(
+            sentences, len(rows) // sentences, -1, self.heads, self.width
+        )
+        return split.permute(2, 0, 3, 1, 4)
+
+    def attend(self, query: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """Softmax(q k + mask) v of scaled queries `[sentences, heads, queries, width]`.
+
+        The memory is `[2, sentences * heads, length, width]`, the mask is for what a product of
+        queries and keys gives. Returns rows `[sentences * queries, heads * width]`.
+        """
+        keys, values = memory.unbind(0)
+        flat = query.reshape(len(keys), -1, self.width)
+        keys = keys.transpose(1, 2)
+        scores = torch.bmm(flat, keys) if mask is None else torch.baddbmm(mask, flat, keys)
+        attended = torch.bmm(torch.softmax(scores, dim=-1), values)
+        return attended.view(query.shape).transpose(1, 2).reshape(-1, self.heads * self.width)
+
+    def _query(self, attention: Any) -> tuple[Tensor, Tensor]:
+        """The projection times the scale of the scores: one product less for each step."""
+        weight, bias = self._widened(attention.q_proj)
+        return weight * attention.scaling, bias * attention.scaling
+
+    def _widened(self, projection: Any) -> tuple[Tensor, Tensor]:
+        """A projection to heads of this width."""
+        weight, bias = projection.weight, projection.bias
+        missing = self.width - len(bias) // self.heads
+        weight = functional.pad(weight.view(self.heads, -1, weight.shape[1]), (0, 0, 0, missing))
+        bias = functional.pad(bias.view(self.heads, -1), (0, missing))
+        return weight.flatten(0, 1), bias.flatten()
+
+    def _out(self, attention: Any) -> tuple[Tensor, Tensor]:
+        """The projection from heads of this width."""
+        weight, bias = attention.out_proj.weight, attention.out_proj.bias
+        missing = self.width - weight.shape[1] // self.heads
+        return functional.pad(weight.view(len(bias), self.heads, -1), (0, missing)).flatten(1), bias
+
 
 class PackedDecoder:
     """All that a decoder and its projection to words need, laid out once for many translations."""
 
     def __init__(self, decoder: Any, lm_head: Any, way: type[TorchProduct]) -> None:
-        self.decoder = decoder
+        self.words, self.scale = decoder.embed_tokens.weight, decoder.embed_scale
+        self.position = cache(partial(_position, decoder.embed_positions, self.words))
         self.layers = [PackedLayer(layer, way) for layer in decoder.layers]
         self.vocab_size = lm_head.out_features
         missing = -self.vocab_size % COLUMNS
@@ -70,30 +115,35 @@ class PackedDecoder:
         bias[self.vocab_size :] = torch.finfo(bias.dtype).min  # words that nobody can say
         self.head = way(weight, bias)
 
+    def embed(self, words: Tensor, step: int) -> Tensor:
+        """The vectors of the words that all stand at one place."""
+        return torch.embedding(self.words, words) * self.scale + self.position(step)
+
 
 class Memory:
-    """The keys, or the values, that one layer has written: a slot for each beam of each step."""
+    """The keys and values that one layer has written: a slot for each beam of each step."""
 
     def __init__(self) -> None:
-        self.slots: Tensor | None = None  # [sentences, heads, slots, width]
+        self.slots: Tensor | None = None  # [2, sentences, heads, slots, width]
 
     def write(self, states: Tensor, start: int) -> Tensor:
-        """Add `[sentences, heads, beams, width]` at slot `start`.
+        """Add keys and values `[2, sentences, heads, beams, width]` at slot `start`.
 
-        Returns all that is written, `[sentences * heads, slots, width]`.
+        Returns all that is written, `[2, sentences * heads, slots, width]`.
         """
-        sentences, heads, beams, width = states.shape
-        room = FIRST_STEPS * beams
+        beams = states.shape[3]
         if self.slots is None:
-            self.slots = states.new_empty(sentences, heads, room, width)
-        elif start + beams > self.slots.shape[2]:
-            self.slots = functional.pad(self.slots, (0, 0, 0, max(room, self.slots.shape[2])))
-        self.slots.narrow(2, start, beams).copy_(states)
-        return self.slots.view(-1, self.slots.shape[2], width).narrow(1, 0, start + beams)
+            self.slots = _memory_like(states, FIRST_STEPS * beams)
+        elif start + beams > self.slots.shape[3]:
+            before = self.slots
+            self.slots = _memory_like(states, max(FIRST_STEPS * beams, 2 * before.shape[3]))
+            self.slots.narrow(3, 0, start).copy_(before.narrow(3, 0, start))
+        self.slots.narrow(3, start, beams).copy_(states)
+        return self.slots.flatten(1, 2).narrow(2, 0, start + beams)
 
     def keep(self, sentences: Tensor) -> None:
         assert self.slots is not None
-        self.slots = self.slots.index_select(0, sentences)
+        self.slots = self.slots.index_select(1, sentences)
 
 
 class TargetDecoder:
@@ -101,36 +151,38 @@ class TargetDecoder:
 
     def __init__(self, packed: PackedDecoder, source: Tensor, source_mask: Tensor | None) -> None:
         self.packed, self.steps = packed, 0
-        self.memories = [(Memory(), Memory()) for _ in packed.layers]
+        self.memories = [Memory() for _ in packed.layers]
         self.source_memories = [_source_memory(layer, source) for layer in packed.layers]
-        self.source_mask = None  # [sentences, 1, 1, source_len], added to scores
+        dtype = memory_type(source)
+        self.source_mask = None  # [sentences * heads, 1, source_len], added to scores
         if source_mask is not None and not source_mask.all():
-            floor = torch.finfo(source.dtype).min
-            hidden = torch.zeros(source_mask.shape, dtype=source.dtype, device=source.device)
-            self.source_mask = hidden.masked_fill_(source_mask == 0, floor)[:, None, None]
+            hidden = torch.zeros(source_mask.shape, dtype=dtype, device=source.device)
+            hidden = hidden.masked_fill_(source_mask == 0, torch.finfo(dtype).min)
+            self.source_mask = hidden.repeat_interleave(packed.layers[0].heads, 0).unsqueeze(1)
         # [sentences, beams, slots]: 0 at a beam's ancestors, the most negative number elsewhere
-        self.ancestry = source.new_empty(len(source), 1, 0)
+        self.ancestry = source.new_empty(len(source), 1, 0, dtype=dtype)
 
     def step(self, words: Tensor) -> Tensor:
-        """Logits `[sentences * beams, columns]` of the words after these, `[sentences, beams]`."""
-        beams, start = words.shape[1], self.ancestry.shape[2]
-        mask = self._add_slots(beams)
-        states = self._embed(words.flatten())
+        """What the head projects to the words after these `[sentences, beams]`: a row for each."""
+        sentences, beams = words.shape
+        start = self.ancestry.shape[2]
+        self._add_slots(beams)
+        mask = self._mask()
+        states = self.packed.embed(words.flatten(), self.steps)
         for layer, memory, source in zip(
             self.packed.layers, self.memories, self.source_memories, strict=True
         ):
             norms = layer.norms
-            query, key, value = layer.qkv(states).split(layer.widths, dim=-1)
-            keys = memory[0].write(_heads(key, beams, layer.key_width), start)
-            values = memory[1].write(_heads(value, beams, layer.value_width), start)
-            attended = _attend(_heads(query, beams, layer.key_width), keys, values, mask)
-            states = norms[0](layer.out.added_to(states, attended))
-            query = _heads(layer.source_query(states), beams, layer.key_width)
-            attended = _attend(query, *source, self.source_mask)
-            states = norms[1](layer.source_out.added_to(states, attended))
+            projected = layer.by_head(layer.qkv(states), sentences)
+            written = memory.write(projected.narrow(0, 1, 2), start)
+            attended = layer.attend(projected.select(0, 0), written, mask)
+            states = norms[0](layer.out.added_to(states, attended.to(states)))
+            query = layer.by_head(layer.source_query(states), sentences).select(0, 0)
+            attended = layer.attend(query, source, self.source_mask)
+            states = norms[1](layer.source_out.added_to(states, attended.to(states)))
             states = norms[2](layer.fc2.added_to(states, layer.inner(states)))
         self.steps += 1
-        return self.packed.head(states)
+        return states
 
     def follow(self, parents: Tensor) -> None:
         """Beam b of a sentence goes on from beam `parents[sentence, b]`: it gets its ancestors."""
@@ -141,71 +193,60 @@ class TargetDecoder:
         """Forget all other sentences."""
         before = len(self.ancestry)
         self.ancestry = self.ancestry.index_select(0, sentences)
-        for memory in chain.from_iterable(self.memories):
+        for memory in self.memories:
             memory.keep(sentences)
         self.source_memories = [
-            (_rows_of(keys, sentences, before), _rows_of(values, sentences, before))
-            for keys, values in self.source_memories
+            torch.stack([_sentences_of(one, before, sentences) for one in memory])
+            for memory in self.source_memories
         ]
         if self.source_mask is not None:
-            self.source_mask = self.source_mask.index_select(0, sentences)
+            self.source_mask = _sentences_of(self.source_mask, before, sentences)
 
-    def _add_slots(self, beams: int) -> Tensor | None:
-        """Slots for the words of this step, and the mask; none where each step had one beam."""
+    def _add_slots(self, beams: int) -> None:
+        """Slots for the words of this step: each is seen by the beam that wrote it."""
         hidden = self.ancestry.new_full((beams, beams), torch.finfo(self.ancestry.dtype).min)
         own = hidden.fill_diagonal_(0).expand(len(self.ancestry), -1, -1)
         self.ancestry = torch.cat([self.ancestry, own], dim=2)
-        return self.ancestry.unsqueeze(1) if self.ancestry.shape[2] > self.steps + 1 else None
 
-    def _embed(self, words: Tensor) -> Tensor:
-        decoder = self.packed.decoder
-        position = torch.tensor([self.steps], device=words.device)
-        embeddings = functional.embedding(words, decoder.embed_tokens.weight)
-        return embeddings * decoder.embed_scale + decoder.embed_positions(position).to(embeddings)
+    def _mask(self) -> Tensor | None:
+        """What hides other beams' words, `[sentences * heads, beams, slots]`.
 
-
-def _heads(rows: Tensor, beams: int, width: int) -> Tensor:
-    """`[sentences, heads, beams, width]` from rows `[sentences * beams, heads * width]`."""
-    return rows.view(-1, beams, rows.shape[-1] // width, width).transpose(1, 2)
+        Nothing where each step had one beam.
+        """
+        if self.ancestry.shape[2] == self.steps + 1:
+            return None
+        heads = self.packed.layers[0].heads
+        return self.ancestry.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1)
 
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax(q k + mask) v of scaled queries `[sentences, heads, beams, width]`.
-
-    Keys and values are `[sentences * heads, length, width]`; returns rows
-    `[sentences * beams, heads * width]`.
-    """
-    sentences, heads, beams, width = query.shape
-    scores = torch.bmm(query.reshape(-1, beams, width), keys.transpose(1, 2))
-    if mask is not None:
-        scores.view(sentences, heads, beams, -1).add_(mask)
-    attended = torch.bmm(torch.softmax(scores, dim=-1), values)
-    return attended.view(sentences, heads, beams, -1).transpose(1, 2).reshape(sentences * beams, -1)
+def _memory_like(states: Tensor, slots: int) -> Tensor:
+    kinds, sentences, heads, _, width = states.shape
+    # One slot more: heads that lie a power of two apart would share the same places of a cache.
+    return states.new_empty(kinds, sentences, heads, slots + 1, width)
 
 
-def _source_memory(layer: PackedLayer, source: Tensor) -> tuple[Tensor, Tensor]:
-    """The source's keys and values `[sentences * heads, source_len, width]`."""
-    _, length, width = source.shape
-    keys, values = layer.source_kv(source.reshape(-1, width)).split(layer.widths[1:], dim=-1)
-    return (
-        _heads(keys, length, layer.key_width).reshape(-1, length, layer.key_width),
-        _heads(values, length, layer.value_width).reshape(-1, length, layer.value_width),
-    )
+def memory_type(states: Tensor) -> torch.dtype:
+    """On a CPU at least float32: its 16-bit products copy matrices that do not lie together."""
+    is_cpu = states.device.type == "cpu"
+    return torch.promote_types(states.dtype, torch.float32) if is_cpu else states.dtype
 
 
-def _rows_of(memory: Tensor, kept: Tensor, sentences: int) -> Tensor:
-    """What a memory `[sentences * heads, length, width]` holds of the kept sentences."""
-    return memory.view(sentences, -1, *memory.shape[1:]).index_select(0, kept).flatten(0, 1)
+def _sentences_of(tensor: Tensor, sentences: int, kept: Tensor) -> Tensor:
+    """What `[sentences * heads, ...]` holds of the kept sentences."""
+    return tensor.view(sentences, -1, *tensor.shape[1:]).index_select(0, kept).flatten(0, 1)
 
 
-def _scaled(attention: Any) -> tuple[Tensor, Tensor | None]:
-    """The query's projection times the scale of the scores: one product less for each step."""
-    projection = attention.q_proj
-    return projection.weight * attention.scaling, projection.bias * attention.scaling
+def _position(encoding: Any, like: Tensor, step: int) -> Tensor:
+    return encoding(torch.tensor([step], device=like.device)).to(like)
 
 
-def _joined(*projections: Any) -> tuple[Tensor, Tensor]:
+def _source_memory(layer: PackedLayer, source: Tensor) -> Tensor:
+    """The source's keys and values `[2, sentences * heads, source_len, width]`."""
+    states = layer.by_head(layer.source_kv(source.flatten(0, 1)), len(source))
+    return states.contiguous().flatten(1, 2)
+
+
+def _joined(*projections: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Several projections of the same rows as one, which reads the rows once."""
-    pairs = [part if isinstance(part, tuple) else (part.weight, part.bias) for part in projections]
-    weights, biases = zip(*pairs, strict=True)
+    weights, biases = zip(*projections, strict=True)
     return torch.cat(weights), torch.cat(biases)
