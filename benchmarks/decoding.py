@@ -51,6 +51,7 @@ class Plan:
     def engines(self) -> Iterator[tuple[str, str]]:
         """Name the Python and the script of every engine."""
         yield sys.executable, "engine_torch.py"
+        yield sys.executable, "engine_pipeline.py"
         yield sys.executable, CTRANSLATE2
         if self.old_environment is not None:
             yield self.old_environment, "engine_old_pipeline.py"

@@ -12,6 +12,8 @@ COLORS = {
     "ours fp32": "#6baed6",
     "ours bf16": "#2171b5",
     "ours int8": "#08306b",
+    "our pipeline fp32": "#9e9ac8",
+    "our pipeline bf16": "#54278f",
     "MarianMT fp32": "#d9d9d9",
     "MarianMT bf16": "#969696",
     "pipeline 4.57 fp32": "#c7e9c0",

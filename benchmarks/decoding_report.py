@@ -16,7 +16,7 @@ EXPLANATION = """\
 - Output tokens a second; the median of interleaved rounds on fresh sentences, warm-up excluded. A
   round is one batch, at batch 1 eight sentences; who needs more than 12 seconds for it is timed
   once, without warm-up. Ratios are medians of the rounds'.
-- One thread is timed by CPU time, two by wall time; torch, CTranslate2 and the old pipeline each in
+- One thread is timed by CPU time, two by wall time; torch, CTranslate2 and the pipelines each in
   a process of its own. CTranslate2 has for every row the best of its settings for threads and the
   size of its batches. Everybody else is as it comes.
 - The same weights for all, vocabulary {vocabularies}: random, but for one attention head that
@@ -37,6 +37,8 @@ RATIOS = [
     (OURS["bf16"], "MarianMT bf16"),
     (OURS["fp32"], "pipeline 4.57 fp32"),
     (OURS["bf16"], "pipeline 4.57 bf16"),
+    ("our pipeline fp32", "pipeline 4.57 fp32"),
+    ("our pipeline bf16", "pipeline 4.57 bf16"),
 ]
 
 

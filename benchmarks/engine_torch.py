@@ -46,6 +46,12 @@ def load_ours(dtype: torch.dtype) -> Loader:
     return _load(VanillaTransformerForConditionalGeneration, "ours", dtype)
 
 
+def load_ours_in_int8(folder: Path, threads: int, settings: dict[str, int]) -> Translator:
+    """Load our model with 8-bit weights."""
+    model: Any = VanillaTransformerForConditionalGeneration.from_pretrained(folder / "ours")
+    return Generator(model.to_int8())
+
+
 def load_marian(dtype: torch.dtype) -> Loader:
     """Load MarianMT in this precision."""
     return _load(MarianMTModel, "marian", dtype)
@@ -54,6 +60,7 @@ def load_marian(dtype: torch.dtype) -> Loader:
 LOADERS: dict[str, Loader] = {
     "ours fp32": load_ours(FLOAT32),
     "ours bf16": load_ours(BFLOAT16),
+    "ours int8": load_ours_in_int8,
     "MarianMT fp32": load_marian(FLOAT32),
     "MarianMT bf16": load_marian(BFLOAT16),
 }
