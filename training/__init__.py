@@ -1,1 +1,1 @@
-"""Makes models: a recipe in, a folder that `from_pretrained` loads out."""
+"""Trains models: a recipe in, a folder of checkpoints that `from_pretrained` loads out."""

@@ -18,7 +18,7 @@ from datasets import Dataset
 from datasets.arrow_writer import ArrowWriter
 from tqdm.auto import tqdm
 
-from tokenizer.parallel_text import Corpus, Pair, find_corpora
+from vanilla_transformer.parallel_text import Corpus, Pair, find_corpora
 from training.batching import Indices
 from training.recipe import CorpusSection, TrainingCorpus
 

@@ -7,7 +7,7 @@ number is ever learned from.
 import random
 from collections.abc import Iterator
 
-from tokenizer.parallel_text import Corpus, Row
+from vanilla_transformer.parallel_text import Corpus, Row
 
 PREFIX = "numbers:"  # a place in a recipe: numbers:train, numbers:validation, numbers:test
 LARGEST = 999_999

@@ -169,9 +169,7 @@ def _read(wanted: Any, value: Any, place: str) -> Any:
         return _one_of(inner, value, place)
     if origin is tuple:
         items = value if isinstance(value, list | tuple) else [value]
-        return tuple(
-            _read(inner[0], item, f"{place}[{index}]") for index, item in enumerate(items)
-        )
+        return tuple(_read(inner[0], item, f"{place}[{index}]") for index, item in enumerate(items))
     if origin is dict:
         if not isinstance(value, dict):
             _refuse(f"{place} must hold keys and values", value)
