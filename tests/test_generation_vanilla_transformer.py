@@ -8,7 +8,7 @@ import torch
 from transformers import CompileConfig, GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
-from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer import VanillaTransformerForConditionalGeneration, generation_call
 from vanilla_transformer import generation_vanilla_transformer as generation
 from vanilla_transformer.fast_linear import laid_out_linears
 from vanilla_transformer.packed_linear import Int8Linear, OneDnnProduct, TorchProduct, best_way
@@ -18,13 +18,13 @@ from vanilla_transformer.packed_model import packed_model
 @pytest.fixture
 def is_plain(monkeypatch):
     """What each call was found to be."""
-    found, ask = [], generation.Call.is_plain
+    found, ask = [], generation_call.GenerationCall.is_plain
 
     def remember(call):
         found.append(ask(call))
         return found[-1]
 
-    monkeypatch.setattr(generation.Call, "is_plain", remember)
+    monkeypatch.setattr(generation_call.GenerationCall, "is_plain", remember)
     return found
 
 
@@ -85,7 +85,7 @@ def test_a_configuration_of_the_caller_keeps_the_penalty_of_the_model(tiny_model
         {"output_attentions": True, "return_dict_in_generate": True},
         {"cache_implementation": "static"},
         {"use_cache": False},
-        {"stopping_criteria": [generation.MaxLengthCriteria(8)], "max_time": 60.0},
+        {"stopping_criteria": [generation_call.MaxLengthCriteria(8)], "max_time": 60.0},
     ],
     ids=lambda wish: next(iter(wish)),
 )
