@@ -19,6 +19,7 @@ SMALL = {
     "decoder_attention_heads": 2,
     "encoder_ffn_dim": 16,
     "decoder_ffn_dim": 16,
+    "tie_word_embeddings": False,  # tied, it would hardly say anything but the word before
 }
 
 
