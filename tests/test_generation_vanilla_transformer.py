@@ -256,6 +256,19 @@ def test_a_cache_of_one_beam_is_gone_on_with(varied_model, source):
     assert cache.get_seq_length() == 5
 
 
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_masks_of_any_type_hide_the_same_words(dtype, num_beams, tiny_model, source, is_plain):
+    asked = {"num_beams": num_beams, "max_new_tokens": 5}
+    masked = {**source, "attention_mask": source["attention_mask"].to(dtype)}
+
+    found = tiny_model.generate(**masked, **asked)
+
+    assert found.equal(tiny_model.generate(**source, **asked))
+    assert not found.equal(tiny_model.generate(source["input_ids"], **asked))
+    assert is_plain == [True] * 3
+
+
 def test_plain_calls_are_plain(tiny_model, source, is_plain):
     tiny_model.generate(**source)
     tiny_model.generate(**source, num_beams=1)

@@ -138,7 +138,8 @@ class GenerationCall:
         lengths = torch.full_like(limits, source.shape[1])
         if mask is not None:
             mask = mask[:: self.num_beams]
-            lengths = source.shape[1] - mask.flip(1).argmax(dim=1)  # up to the last real word
+            is_word = mask.flip(1).ne(0).int()
+            lengths = source.shape[1] - is_word.argmax(dim=1)  # up to the last real word
         packed = packed_model(self.model).decoder
         is_whole = len(self.processors) or source.device.type != "cpu"
         order = torch.arange(len(source), device=source.device)
