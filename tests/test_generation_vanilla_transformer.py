@@ -180,11 +180,8 @@ def test_who_chooses_a_way_of_one_beam_gets_one_beam(wish, varied_model, one_sou
 
 
 def test_who_samples_gets_samples(tiny_model, source):
-    asked = {
-        "do_sample": True,
-        "max_new_tokens": 7,
-        "num_return_sequences": 6,
-    }  # four beams have four
+    # Six: four beams would have four at most.
+    asked = {"do_sample": True, "max_new_tokens": 7, "num_return_sequences": 6}
 
     torch.manual_seed(0)
     found = tiny_model.generate(**source, **asked)

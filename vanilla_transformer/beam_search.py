@@ -105,10 +105,8 @@ class BeamSearch:
     def _continuations(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """The best next words of all beams together: their scores, the words, and the beams."""
         vocab_size = self.decoder.packed.vocab_size
-        states, head = (
-            self.decoder.step(self.beams[:, :, self.length - 1]),
-            self.decoder.packed.head,
-        )
+        states = self.decoder.step(self.beams[:, :, self.length - 1])
+        head = self.decoder.packed.head
         per_beam = min(count, vocab_size)
         if self.options.process is None:
             found = [

@@ -20,12 +20,7 @@ from .beam_search import BeamSearch, SearchOptions, greedy_search
 from .packed_model import is_packable, packed_model
 from .target_decoder import TargetDecoder
 
-PLAIN_INPUTS = {
-    "attention_mask",
-    "encoder_outputs",
-    "use_cache",
-    "logits_to_keep",
-}
+PLAIN_INPUTS = {"attention_mask", "encoder_outputs", "use_cache", "logits_to_keep"}
 SENTENCES_AT_ONCE = 32  # on a CPU: more do not fit its caches
 
 

@@ -32,13 +32,10 @@ PAPER_DECODING: dict[str, Any] = {
     "early_stopping": "never",  # but when no open beam can win
     "max_extra_tokens": 50,
 }
-# What a caller names who wants one beam, and what if several; see `wants_one_beam`.
+# Settings that speak for one beam, and those that speak for several; see `wants_one_beam`.
 ONE_BEAM = {
-    "do_sample",
-    "streamer",
-    "assistant_model",
-    "prompt_lookup_num_tokens",
-    "compile_config",
+    *("do_sample", "streamer", "compile_config"),
+    *("assistant_model", "prompt_lookup_num_tokens"),
 }
 BEAMS = {"num_beams", "length_penalty", "length_penalty_type", "early_stopping"}
 OWN_MODES = {GenerationMode.GREEDY_SEARCH, GenerationMode.BEAM_SEARCH}

@@ -15,7 +15,6 @@ from torch.nn import functional
 from .packed_linear import TorchProduct
 
 FIRST_STEPS = 32  # of memory; it doubles when they are used up
-PART = 7424
 COLUMNS = 128  # the projection to words has a multiple of so many, for chunks of equal size
 
 
