@@ -1,5 +1,6 @@
 """Several processes write what one process writes."""
 
+import os
 import sys
 from dataclasses import dataclass
 from threading import Barrier, Thread
@@ -82,10 +83,13 @@ def test_what_cannot_be_shared_is_refused(translate, source, tmp_path):
     def attempt(*task):
         return list(translate_in_parallel(Process(0, 1, Barrier(1)), translate, *task))
 
-    with pytest.raises(ValueError, match="need --output and files"):
+    with pytest.raises(ValueError, match="need --output, got stdout"):
         attempt([source], None, Options())
-    with pytest.raises(ValueError, match="need --output and files"):
+    with pytest.raises(ValueError, match="can be read again, got -"):
         attempt([], tmp_path / "out", Options())
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match=r"can be read again, got .*pipe"):
+        attempt([source, tmp_path / "pipe"], tmp_path / "out", Options())
     (tmp_path / "out").write_bytes(b"half\n")
     with pytest.raises(ValueError, match="must be resumed by one process"):
         attempt([source], tmp_path / "out", Options(), "resume")
