@@ -54,8 +54,8 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
     def to_int8(self) -> Self:
         """Turn the weights of all linear layers into 8-bit integers: for translation on a CPU.
 
-        The model takes a quarter of the memory and translates about twice as fast, a little less
-        exactly. It cannot be trained or saved any more.
+        They take a quarter of their memory, and the model translates faster, a little less exactly.
+        It cannot be trained or saved any more.
         """
         if self.device.type != "cpu":
             raise ValueError(f"to_int8() needs a model on a CPU, got one on {self.device}.")
