@@ -2,9 +2,11 @@
 
 import copy
 import functools
+import types
 
 import pytest
 import torch
+from accelerate.hooks import ModelHook, add_hook_to_module, remove_hook_from_module
 from transformers import CompileConfig, GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
@@ -289,6 +291,7 @@ def test_plain_calls_are_plain(tiny_model, source, is_plain):
         lambda model: model.register_forward_hook(lambda *_: None),
         lambda model: model.model.register_forward_pre_hook(lambda *_: None),
         lambda model: setattr(model, "forward", functools.partial(model.forward)),
+        lambda model: add_hook_to_module(model.model.decoder.layers[1], ModelHook()),
     ],
 )
 def test_a_model_that_somebody_changed_is_not_plain(change, tiny_model, source, is_plain):
@@ -297,6 +300,34 @@ def test_a_model_that_somebody_changed_is_not_plain(change, tiny_model, source, 
     tiny_model.generate(**source, max_new_tokens=3)
 
     assert is_plain == [False]
+
+
+def test_a_model_that_was_given_back_is_plain_again(tiny_model, source, is_plain):
+    add_hook_to_module(tiny_model.model.decoder.layers[1], ModelHook())
+    remove_hook_from_module(tiny_model.model.decoder.layers[1])
+
+    tiny_model.generate(**source, max_new_tokens=3)
+
+    assert is_plain == [True]
+
+
+def test_who_asks_for_autocast_gets_it(tiny_model, source, is_plain):
+    with torch.autocast("cpu", torch.bfloat16):
+        tiny_model.generate(**source, max_new_tokens=3)
+
+    assert is_plain == [False]
+
+
+def test_what_accelerate_prepared_for_mixed_precision_is_searched_too(tiny_model, source, is_plain):
+    words = tiny_model.generate(**source, max_new_tokens=5)
+    own = tiny_model.forward
+
+    tiny_model._original_forward = own  # as `Accelerator.prepare_model` leaves it
+    autocast = torch.autocast("cpu", torch.bfloat16)(own.__func__)
+    tiny_model.forward = types.MethodType(autocast, tiny_model)
+
+    assert tiny_model.generate(**source, max_new_tokens=5).equal(words)
+    assert is_plain == [True, True]
 
 
 def test_every_word_of_a_watched_model_is_seen(tiny_model, source, is_plain):
