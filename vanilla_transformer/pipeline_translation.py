@@ -130,18 +130,23 @@ class TranslationPipeline(Pipeline):
                 if choice not in choices:
                     raise ValueError(f"{name} must be one of {choices}, got {choice!r}.")
         if stop_sequence is not None:
-            with tokenizer_lock:
-                ids = self.tokenizer.encode(stop_sequence, add_special_tokens=False)
-            if len(ids) > 1:
-                told = f"stop_sequence must be one token, got {len(ids)}: only the first one stops."
-                warnings.warn(told, UserWarning, stacklevel=3)
-            wishes["eos_token_id"] = ids[0]
+            wishes["eos_token_id"] = self._stop_token(stop_sequence)
         writing = {name: wishes.pop(name) for name in WRITING if name in wishes}
         return (
             {name: value for name, value in reading.items() if value is not None},
             wishes,
             writing,
         )
+
+    def _stop_token(self, stop_sequence: str) -> int:
+        with tokenizer_lock:
+            ids: list[int] = self.tokenizer.encode(stop_sequence, add_special_tokens=False)
+        if not ids:
+            raise ValueError(f"stop_sequence must be one token, got none in {stop_sequence!r}.")
+        if len(ids) > 1:
+            told = f"stop_sequence must be one token, got {len(ids)}: only the first one stops."
+            warnings.warn(told, UserWarning, stacklevel=4)
+        return ids[0]
 
     @property
     def reader(self) -> SourceReader:
