@@ -18,8 +18,8 @@ from vanilla_transformer.cli import app
 # A whole command whose chunks are small, so that there is a middle to be killed in.
 PROGRAM = """
 import sys
-from vanilla_transformer import cli, translate
-translate.CHUNK_LINES = 3
+from vanilla_transformer import cli, line_chunks
+line_chunks.CHUNK_LINES = 3
 cli.main()
 """
 

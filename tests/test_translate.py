@@ -1,6 +1,5 @@
 """Line n of the output is the translation of line n, whatever happens on the way."""
 
-import io
 import json
 import re
 from itertools import chain
@@ -8,15 +7,10 @@ from itertools import chain
 import pytest
 from toy_models import LINE, OTHER, TEXTS, texts_of
 
+from vanilla_transformer import line_chunks
 from vanilla_transformer import translate as translate_module
-from vanilla_transformer.translate import (
-    Options,
-    count_lines,
-    load_translator,
-    read_chunks,
-    read_lines,
-    translate_files,
-)
+from vanilla_transformer.line_chunks import count_lines
+from vanilla_transformer.translate import Options, load_translator, translate_files
 
 LINES = [
     "",
@@ -43,7 +37,7 @@ def source(tmp_path):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(translate_module, "CHUNK_LINES", 4)
+    monkeypatch.setattr(line_chunks, "CHUNK_LINES", 4)
 
 
 def run(translator, source, output, options=None, existing="refuse"):
@@ -123,23 +117,6 @@ def test_lines_end_at_line_feeds(content, translate, tmp_path):
     assert written.decode().split("\n")[:-1] == (texts_of(translate(lines)) if content else [])
 
 
-def test_stdin_is_a_file_among_files(translate, source, tmp_path, monkeypatch):
-    class Stdin:
-        buffer = io.BytesIO(b"source1")
-
-    monkeypatch.setattr("sys.stdin", Stdin)
-
-    assert list(read_lines([source, translate_module.STDIN, source])) == [*LINES, "source1", *LINES]
-
-
-def test_chunks_are_bounded_by_lines_and_by_characters(monkeypatch):
-    monkeypatch.setattr(translate_module, "CHUNK_CHARACTERS", 5)
-    chunks = list(read_chunks(["", "a", "b", "", "c", "123456", "d"]))
-
-    assert [chunk.lines for chunk in chunks] == [["", "a", "b", ""], ["c", "123456"], ["d"]]
-    assert [chunk.start for chunk in chunks] == [0, 4, 6]
-
-
 @pytest.mark.parametrize("options", [Options(), NBEST], ids=["text", "n-best"])
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.37, 0.5, 0.73, 0.99, 1.0])
 def test_a_run_cut_at_any_byte_resumes_to_the_same_bytes(
@@ -189,13 +166,6 @@ def test_nothing_is_overwritten_unasked(translate, source, tmp_path):
     assert run(translate, source, tmp_path / "out", existing="replace")[0].count(b"\n") == len(
         LINES
     )
-
-
-def test_bad_utf_8_is_named_by_file_and_byte(tmp_path):
-    (tmp_path / "in").write_bytes("é\nabc".encode() + b"\xff\n")
-
-    with pytest.raises(ValueError, match=r"in must be UTF-8, got 0xff at byte 6 "):
-        count_lines([tmp_path / "in"])
 
 
 def test_wishes_that_exclude_each_other_are_refused(translate, source, tmp_path):

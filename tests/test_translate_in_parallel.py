@@ -10,7 +10,7 @@ from scripts.fresh_process import REPOSITORY, run_fresh
 from test_accelerate import TWO_PROCESSES
 from test_translate import LINES, NBEST, run
 
-from vanilla_transformer import translate as translate_module
+from vanilla_transformer import line_chunks
 from vanilla_transformer.translate import Options
 from vanilla_transformer.translate_in_parallel import (
     join_processes,
@@ -39,7 +39,7 @@ def source(tmp_path):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(translate_module, "CHUNK_LINES", 3)
+    monkeypatch.setattr(line_chunks, "CHUNK_LINES", 3)
 
 
 def run_together(num_processes, *task):

@@ -67,7 +67,8 @@ def translate(  # noqa: PLR0913 - a parameter an option
     if beam is not None and n_best > beam:
         raise typer.BadParameter("--n-best must be at most --beam.")
     with refusals():
-        from .translate import Options, check_paths, count_lines, load_translator, translate_files
+        from .line_chunks import count_lines
+        from .translate import Options, check_paths, load_translator, translate_files
         from .translate_in_parallel import join_processes, translate_in_parallel
 
         options = Options(batch_tokens, beam, n_best, scores, alignment, format)

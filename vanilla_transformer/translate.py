@@ -1,13 +1,12 @@
 """Translates files of lines in chunks, so that memory is bounded and an interrupted run can go on.
 
-A chunk is read, translated with sentences of like length at once, and written in one piece. Where
-chunks begin depends on the input alone: to resume is to redo the first chunk that is not complete.
+A chunk is translated with sentences of like length at once, and written in one piece: to resume is
+to redo the first chunk that is not complete.
 """
 
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -18,11 +17,8 @@ from safetensors import SafetensorError
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from .generation_settings import generation_settings
+from .line_chunks import STDIN, Chunk, read_chunks, read_lines
 from .pipeline_translation import TranslationPipeline
-
-CHUNK_LINES = 2_000
-CHUNK_CHARACTERS = 2**21  # ends a chunk of very long lines
-STDIN = Path("-")
 
 Precision = Literal["bfloat16", "float32", "int8"]
 Format = Literal["text", "jsonl", "tsv"]
@@ -50,14 +46,6 @@ class Options:
         """What `generate` is asked for."""
         beam = {} if self.beam is None else {"num_beams": self.beam}
         return {"num_return_sequences": self.n_best, **beam}
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Lines that are translated together."""
-
-    start: int  # how many lines come before
-    lines: list[str]
 
 
 @dataclass(frozen=True)
@@ -106,49 +94,6 @@ def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) 
         )
     if output.is_dir() or not output.parent.is_dir():
         raise ValueError(f"output must be a file in a folder that exists, got {output}.")
-
-
-def count_lines(files: Sequence[Path]) -> int | None:
-    """How many lines are to be translated, all in UTF-8; None if they can be read only once."""
-    if not files or not all(file.is_file() for file in files):
-        return None
-    return sum(1 for _ in read_lines(files))
-
-
-def read_lines(files: Sequence[Path]) -> Iterator[str]:
-    """The lines of all files, or of stdin: they end at LF only, and one CR before it is dropped."""
-    for file in files or [STDIN]:
-        with ExitStack() as stack:
-            is_stdin = file == STDIN
-            stream = sys.stdin.buffer if is_stdin else stack.enter_context(file.open("rb"))
-            yield from _decode(stream, "stdin" if is_stdin else str(file))
-
-
-def _decode(stream: IO[bytes], name: str) -> Iterator[str]:
-    offset = 0
-    for line in stream:
-        try:
-            text = line.decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{name} must be UTF-8, got 0x{line[error.start]:02x} at byte "
-                f"{offset + error.start} (counted from 0): convert it, for example with iconv."
-            ) from None
-        yield text.removesuffix("\n").removesuffix("\r")
-        offset += len(line)
-
-
-def read_chunks(lines: Iterable[str]) -> Iterator[Chunk]:
-    """The same chunks at every reading."""
-    start, chunk, size = 0, list[str](), 0
-    for line in lines:
-        chunk.append(line)
-        size += len(line)
-        if len(chunk) == CHUNK_LINES or size >= CHUNK_CHARACTERS:
-            yield Chunk(start, chunk)
-            start, chunk, size = start + len(chunk), [], 0
-    if chunk:
-        yield Chunk(start, chunk)
 
 
 def translate_files(

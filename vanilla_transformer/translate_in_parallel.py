@@ -10,19 +10,9 @@ from typing import Any
 
 import torch
 
+from .line_chunks import STDIN, count_lines, read_chunks, read_lines
 from .pipeline_translation import TranslationPipeline
-from .translate import (
-    STDIN,
-    Existing,
-    Options,
-    Step,
-    check_beam,
-    check_paths,
-    count_lines,
-    read_chunks,
-    read_lines,
-    write_file,
-)
+from .translate import Existing, Options, Step, check_beam, check_paths, write_file
 
 LONGEST_WAIT = timedelta(days=30)  # for the slowest process
 
