@@ -20,6 +20,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from .generation_settings import generation_settings
 from .pipeline_translation import TranslationPipeline
+from .steady_memory import return_freed_memory
 from .unfinished_output import Unfinished, beside, describe_run, read_unfinished
 
 CHUNK_LINES = 2_000
@@ -253,6 +254,7 @@ def write_chunk(
 ) -> Step:
     """Append the translations of a chunk in one piece."""
     written, num_tokens = translate_chunk(translator, chunk, options)
+    return_freed_memory()
     stream.write(written)
     stream.flush()
     return Step(len(chunk.lines), num_tokens)
