@@ -18,11 +18,12 @@ from .translate import (
     Step,
     check_beam,
     check_paths,
-    count_lines,
+    is_complete,
     read_chunks,
     read_lines,
     write_file,
 )
+from .unfinished_output import beside
 
 LONGEST_WAIT = timedelta(days=30)  # for the slowest process
 
@@ -59,7 +60,11 @@ def translate_in_parallel(
             f"output must have no parts of an earlier run, got {parts[rank]}: pass --resume to "
             "continue them, or --force to replace them."
         )
-    is_done = existing == "resume" and output.is_file() and check_whole(files, output, options)
+    if existing == "resume" and beside(output).exists():
+        raise ValueError(
+            f"An output that one process began must be resumed by one process, got {output}."
+        )
+    is_done = existing == "resume" and is_complete(files, output, options)
     processes.wait_for_everyone()  # all have looked before any writes
     if not is_done:
         chunks = islice(read_chunks(read_lines(files)), rank, None, len(parts))
@@ -70,6 +75,7 @@ def translate_in_parallel(
             join_parts(files, parts, output, options)
         for part in parts:
             part.unlink(missing_ok=True)
+            beside(part).unlink(missing_ok=True)
     processes.wait_for_everyone()
 
 
@@ -80,19 +86,6 @@ def name_parts(output: Path | None, num_parts: int) -> list[Path]:
         output.with_name(f"{output.name}.part-{number}-of-{num_parts}")
         for number in range(1, num_parts + 1)
     ]
-
-
-def check_whole(files: Sequence[Path], output: Path, options: Options) -> bool:
-    """Whether an output has all its lines; several processes never leave one that has not."""
-    expected = (count_lines(files) or 0) * options.n_best
-    with output.open("rb") as lines:
-        held = sum(line.endswith(b"\n") for line in lines)
-    if held != expected:
-        raise ValueError(
-            f"An output that one process began must be resumed by one process, got {output} with "
-            f"{held:,} of {expected:,} lines."
-        )
-    return True
 
 
 def join_parts(
