@@ -8,7 +8,7 @@ from threading import Barrier, Thread
 import pytest
 from scripts.fresh_process import REPOSITORY, run_fresh
 from test_accelerate import TWO_PROCESSES
-from test_translate import LINES, NBEST, run
+from test_translate import LINES, NBEST, interrupt, run
 
 from vanilla_transformer import line_chunks
 from vanilla_transformer.translate import Options
@@ -67,16 +67,21 @@ def test_the_output_is_that_of_one_process(num_processes, options, translate, so
 
 def test_interrupted_parts_are_continued(translate, source, tmp_path):
     expected, _ = run(translate, source, tmp_path / "expected")
+    for rank, num_steps in enumerate([2, 3]):  # one within its chunks, one at their end
+        process = Process(rank, 2, Barrier(1))
+        steps = translate_in_parallel(process, translate, [source], tmp_path / "out", Options())
+        for _ in range(num_steps):
+            next(steps)
+        steps.close()
     first, second = name_parts(tmp_path / "out", 2)
-    lines = expected.split(b"\n")
-    first.write_bytes(b"\n".join([*lines[:3], *lines[6:8]]))
-    second.write_bytes(b"\n".join([*lines[3:6], b""]))
+    assert first.stat().st_size > 0
+    assert second.stat().st_size > 0
 
     run_together(2, translate, [source], tmp_path / "out", Options(), "resume")
     run_together(2, translate, [source], tmp_path / "out", Options(), "resume")  # nothing to do
 
     assert (tmp_path / "out").read_bytes() == expected
-    assert not first.exists()
+    assert {file.name for file in tmp_path.iterdir()} == {"in", "expected", "out"}
 
 
 def test_what_cannot_be_shared_is_refused(translate, source, tmp_path):
@@ -90,7 +95,7 @@ def test_what_cannot_be_shared_is_refused(translate, source, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match=r"can be read again, got .*pipe"):
         attempt([source, tmp_path / "pipe"], tmp_path / "out", Options())
-    (tmp_path / "out").write_bytes(b"half\n")
+    interrupt(translate, source, tmp_path / "out", chunks=1)
     with pytest.raises(ValueError, match="must be resumed by one process"):
         attempt([source], tmp_path / "out", Options(), "resume")
     (tmp_path / "out").rename(tmp_path / "out.part-1-of-1")

@@ -68,10 +68,12 @@ def translate(  # noqa: PLR0913 - a parameter an option
         raise typer.BadParameter("--n-best must be at most --beam.")
     with refusals():
         from .line_chunks import count_lines
+        from .steady_memory import keep_few_products
         from .translate import Options, check_paths, load_translator, translate_files
         from .translate_in_parallel import join_processes, translate_in_parallel
 
         options = Options(batch_tokens, beam, n_best, scores, alignment, format)
+        keep_few_products()
         existing: Literal["refuse", "replace", "resume"] = "refuse"
         if resume or force:
             existing = "resume" if resume else "replace"

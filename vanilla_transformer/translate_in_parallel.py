@@ -10,9 +10,18 @@ from typing import Any
 
 import torch
 
-from .line_chunks import STDIN, count_lines, read_chunks, read_lines
+from .line_chunks import STDIN, read_chunks, read_lines
 from .pipeline_translation import TranslationPipeline
-from .translate import Existing, Options, Step, check_beam, check_paths, write_file
+from .translate import (
+    Existing,
+    Options,
+    Step,
+    check_beam,
+    check_paths,
+    is_complete,
+    write_file,
+)
+from .unfinished_output import beside
 
 LONGEST_WAIT = timedelta(days=30)  # for the slowest process
 
@@ -48,9 +57,11 @@ def translate_in_parallel(
             f"output must have no parts of an earlier run, got {parts[rank]}: pass --resume to "
             "continue them, or --force to replace them."
         )
-    is_done = existing == "resume" and output.is_file()
-    if is_done:
-        check_whole(files, output, options)
+    if existing == "resume" and beside(output).exists():
+        raise ValueError(
+            f"An output that one process began must be resumed by one process, got {output}."
+        )
+    is_done = existing == "resume" and is_complete(files, output, options)
     processes.wait_for_everyone()  # all have looked before any writes
     if not is_done:
         chunks = islice(read_chunks(read_lines(files)), rank, None, len(parts))
@@ -61,6 +72,7 @@ def translate_in_parallel(
             join_parts(files, parts, output, options)
         for part in parts:
             part.unlink(missing_ok=True)
+            beside(part).unlink(missing_ok=True)
     processes.wait_for_everyone()
 
 
@@ -80,18 +92,6 @@ def name_parts(output: Path, num_parts: int) -> list[Path]:
         output.with_name(f"{output.name}.part-{number}-of-{num_parts}")
         for number in range(1, num_parts + 1)
     ]
-
-
-def check_whole(files: Sequence[Path], output: Path, options: Options) -> None:
-    """Refuse an output that lacks lines; several processes never leave one that does."""
-    expected = (count_lines(files) or 0) * options.n_best
-    with output.open("rb") as lines:
-        held = sum(line.endswith(b"\n") for line in lines)
-    if held != expected:
-        raise ValueError(
-            f"An output that one process began must be resumed by one process, got {output} with "
-            f"{held:,} of {expected:,} lines."
-        )
 
 
 def join_parts(
