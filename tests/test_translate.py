@@ -111,7 +111,7 @@ def test_tsv_has_a_column_for_each_wish(translate, source, tmp_path):
 
     assert {len(row) for row in rows} == {3}
     assert [row[0] for row in rows] == texts_of(translate(LINES))
-    assert rows[0] == ["", "0", ""]
+    assert rows[0] == ["", "0.0", ""]
     assert all(re.fullmatch(r"\d+-\d+:\d+-\d+", span) for span in rows[1][2].split())
 
 
