@@ -132,6 +132,13 @@ def test_lines_end_at_line_feeds(content, translate, tmp_path):
     assert written.decode().split("\n")[:-1] == (texts_of(translate(lines)) if content else [])
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "in").write_bytes("\ufeffsource1\n\ufeffsource2".encode())
+
+    assert list(read_lines([tmp_path / "in"])) == ["source1", "\ufeffsource2"]
+    assert count_lines([tmp_path / "in"] * 2) == 4
+
+
 def test_stdin_is_a_file_among_files(translate, source, tmp_path, monkeypatch):
     class Stdin:
         buffer = io.BytesIO(b"source1")
@@ -301,3 +308,21 @@ def test_int8_is_for_our_models(toy_models, toy_tokenizer, tmp_path):
 
     with pytest.raises(ValueError, match="int8 needs a vanilla-transformer model, got Marian"):
         load_translator(str(tmp_path), "int8")
+
+
+@pytest.mark.parametrize("name", ["no/such/folder", "./none", "", "empty", "file"])
+def test_a_model_that_is_no_folder_of_one_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("{}")
+
+    with pytest.raises(ValueError, match=f"must be a folder with a config.json .* got '{name}'"):
+        load_translator(name)
+
+
+def test_a_model_without_a_tokenizer_is_refused(toy_models, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    toy_models["ours"].save_pretrained(tmp_path)
+
+    with pytest.raises(ValueError, match=r"must hold a tokenizer \(save one there with tokenizer"):
+        load_translator(str(tmp_path))
