@@ -57,6 +57,16 @@ def test_files_stdin_and_stdout_give_the_pipeline_s_text(model, source, tmp_path
     assert to_file.stdout == ""
 
 
+def test_a_dash_is_stdout_and_makes_no_file(model, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    to_stdout = run(source, "--model", model, "--output", "-")
+
+    assert to_stdout.stdout_bytes == run(source, "--model", model).stdout_bytes
+    assert not (tmp_path / "-").exists()
+    assert run(source, "--model", model, "--output", "-", "--resume").exit_code == 2
+
+
 def test_every_option_reaches_the_translation(model, source):
     result = run(
         source, "--model", model, "--batch-tokens", 50, "--beam", 3, "--dtype", "bfloat16",

@@ -483,3 +483,35 @@ def test_8_bit_weights_give_the_same_in_both_loops(num_beams, tiny_model, source
 def test_8_bit_weights_are_not_saved(tiny_model, tmp_path):
     with pytest.raises(ValueError, match="cannot be saved: save it before to_int8"):
         tiny_model.to_int8().save_pretrained(tmp_path)
+
+
+def test_8_bit_weights_are_not_trained(tiny_model, sentence_pairs):
+    int8 = tiny_model.to_int8().train()
+
+    assert not any(parameter.requires_grad for parameter in int8.parameters())
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        int8(**sentence_pairs).loss.backward()
+
+
+@pytest.mark.parametrize("in_a_config", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_beams", 0),
+        ("num_beams", -2),
+        ("num_beams", 2.5),
+        ("num_beams", "4"),
+        ("num_return_sequences", 0),
+        ("num_return_sequences", -1),
+        ("max_extra_tokens", -30),
+        ("max_extra_tokens", "a"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(name, value, in_a_config, tiny_model, source):
+    wish = {name: value}
+    if in_a_config:
+        wish = {"generation_config": GenerationConfig()}
+        setattr(wish["generation_config"], name, value)
+
+    with pytest.raises(ValueError, match=f"{name} must be a whole number of at least .* {value!r}"):
+        tiny_model.generate(**source, **wish)

@@ -33,3 +33,10 @@ def test_bad_utf_8_is_named_by_file_and_byte(tmp_path):
 
     with pytest.raises(ValueError, match=r"in must be UTF-8, got 0xff at byte 6 "):
         count_lines([tmp_path / "in"])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "in").write_bytes("\ufeffsource1\n\ufeffsource2".encode())
+
+    assert list(read_lines([tmp_path / "in"])) == ["source1", "\ufeffsource2"]
+    assert count_lines([tmp_path / "in"] * 2) == 4

@@ -8,6 +8,8 @@ import pytest
 from conftest import SENTENCES
 from scripts.fresh_process import run_fresh
 
+from vanilla_transformer.translate import load_translator
+
 README = Path(__file__).parents[1] / "README.md"
 REPOSITORY = README.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
@@ -21,6 +23,9 @@ def test_the_python_blocks_of_the_readme_print_what_they_say(tmp_path, monkeypat
         exec(block, names)
         promised = "".join(line[2:] + "\n" for line in block.splitlines() if _is_output(line))
         assert promised in capsys.readouterr().out
+
+    translator = load_translator("my-model")  # as `vanilla-transformer translate` does next
+    assert isinstance(translator("Hello", max_new_tokens=2)[0]["translation_text"], str)
 
 
 def _is_output(line: str) -> bool:

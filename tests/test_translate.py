@@ -105,7 +105,7 @@ def test_tsv_has_a_column_for_each_wish(translate, source, tmp_path):
 
     assert {len(row) for row in rows} == {3}
     assert [row[0] for row in rows] == texts_of(translate(LINES))
-    assert rows[0] == ["", "0", ""]
+    assert rows[0] == ["", "0.0", ""]
     assert all(re.fullmatch(r"\d+-\d+:\d+-\d+", span) for span in rows[1][2].split())
 
 
@@ -271,3 +271,21 @@ def test_int8_is_for_our_models(toy_models, toy_tokenizer, tmp_path):
 
     with pytest.raises(ValueError, match="int8 needs a vanilla-transformer model, got Marian"):
         load_translator(str(tmp_path), "int8")
+
+
+@pytest.mark.parametrize("name", ["no/such/folder", "./none", "", "empty", "file"])
+def test_a_model_that_is_no_folder_of_one_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("{}")
+
+    with pytest.raises(ValueError, match=f"must be a folder with a config.json .* got '{name}'"):
+        load_translator(name)
+
+
+def test_a_model_without_a_tokenizer_is_refused(toy_models, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    toy_models["ours"].save_pretrained(tmp_path)
+
+    with pytest.raises(ValueError, match=r"must hold a tokenizer \(save one there with tokenizer"):
+        load_translator(str(tmp_path))

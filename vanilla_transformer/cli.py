@@ -24,11 +24,11 @@ def translate(  # noqa: PLR0913 - a parameter an option
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILE]...", help="Text in UTF-8, a sentence or more a line; default: stdin."
+            metavar="FILE", help="Text in UTF-8, a sentence or more a line; default, and -: stdin."
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="File for the translations; default: stdout.")
+        Path | None, typer.Option(help="File for the translations; default, and -: stdout.")
     ] = None,
     batch_tokens: Annotated[
         int, typer.Option(min=1, help="Source tokens translated at once, padding counted.")
@@ -52,14 +52,17 @@ def translate(  # noqa: PLR0913 - a parameter an option
     ] = False,
     format: Annotated[
         Literal["text", "jsonl", "tsv"],
-        typer.Option(help="Of the output; tsv: text, score, alignment."),
+        typer.Option(
+            help="Of the output; tsv: text, score, alignment as source start-end:target start-end."
+        ),
     ] = "text",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an --output that was interrupted.")
+        bool, typer.Option("--resume", help="Continue an --output of the same input and options.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace --output.")] = False,
 ) -> None:
     """Translate text line by line: n lines in, n lines out, blank lines kept."""
+    output = None if output == Path("-") else output
     if resume and (force or output is None):
         raise typer.BadParameter("--resume needs an --output, and no --force.")
     if format == "text" and (scores or alignment):

@@ -21,7 +21,7 @@ from .packed_model import is_packable, packed_model
 from .target_decoder import TargetDecoder
 
 PLAIN_INPUTS = {"attention_mask", "encoder_outputs", "use_cache", "logits_to_keep"}
-SENTENCES_AT_ONCE = 32  # on a CPU: more do not fit its caches
+SENTENCES_AT_ONCE, ROWS_AT_ONCE = 64, 128  # on a CPU: more do not fit its caches
 
 
 class SourceLengthCriteria(StoppingCriteria):
@@ -140,7 +140,8 @@ class GenerationCall:
         order = torch.arange(len(source), device=source.device)
         if not is_whole:
             order = lengths.argsort(descending=True, stable=True)
-        for rows in order.split(len(order) if is_whole else SENTENCES_AT_ONCE):
+        at_once = max(1, min(SENTENCES_AT_ONCE, ROWS_AT_ONCE // self.num_beams))
+        for rows in order.split(len(order) if is_whole else at_once):
             length = int(lengths[rows].max())
             decoder = TargetDecoder(
                 packed,

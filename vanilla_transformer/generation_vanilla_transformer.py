@@ -6,6 +6,7 @@ loops, with the same penalty, the same limits and so the same results.
 """
 
 import copy
+from numbers import Integral
 from typing import Any, Self
 
 import torch
@@ -38,6 +39,7 @@ ONE_BEAM = {
     *("assistant_model", "prompt_lookup_num_tokens"),
 }
 BEAMS = {"num_beams", "length_penalty", "length_penalty_type", "early_stopping"}
+LEAST = {"num_beams": 1, "num_return_sequences": 1, "max_extra_tokens": 0}  # of whole numbers
 OWN_MODES = {GenerationMode.GREEDY_SEARCH, GenerationMode.BEAM_SEARCH}
 PENALTIES = {"gnmt": GnmtPenalty, "standard": StandardPenalty}
 
@@ -59,7 +61,7 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         """
         if self.device.type != "cpu":
             raise ValueError(f"to_int8() needs a model on a CPU, got one on {self.device}.")
-        self.eval().float()
+        self.eval().float().requires_grad_(False)
         for module in list(self.modules()):
             for name, child in module.named_children():
                 if isinstance(child, nn.Linear):
@@ -80,7 +82,9 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         Such ways are `do_sample` (False too: then the most probable word is taken), a `streamer`,
         an assistant or prompt lookup, and a `compile_config`. Naming `num_beams` overrules them.
         """
-        if wants_one_beam({**getattr(generation_config, "__dict__", {}), **kwargs}):
+        settings = {**getattr(generation_config, "__dict__", {}), **kwargs}
+        refuse_wrong_numbers(settings)
+        if wants_one_beam(settings):
             if generation_config is None:
                 kwargs["num_beams"] = 1
             else:
@@ -208,6 +212,14 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         return super()._sample(
             input_ids, logits_processor, call.criteria(), generation_config, **kwargs
         )
+
+
+def refuse_wrong_numbers(settings: dict[str, Any]) -> None:
+    """A clear error for what the library takes, and stumbles over later or never."""
+    for name, least in LEAST.items():
+        value = settings.get(name)
+        if value is not None and not (isinstance(value, Integral) and int(value) >= least):
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
 
 
 def wants_one_beam(settings: dict[str, Any]) -> bool:

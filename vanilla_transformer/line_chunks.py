@@ -10,6 +10,7 @@ from typing import IO
 CHUNK_LINES = 2_000
 CHUNK_CHARACTERS = 2**21  # ends a chunk of very long lines
 STDIN = Path("-")
+BYTE_ORDER_MARK = "\ufeff"  # what editors on Windows put before a text in UTF-8
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def _decode(stream: IO[bytes], name: str) -> Iterator[str]:
                 f"{name} must be UTF-8, got 0x{line[error.start]:02x} at byte "
                 f"{offset + error.start} (counted from 0): convert it, for example with iconv."
             ) from None
+        if offset == 0:
+            text = text.removeprefix(BYTE_ORDER_MARK)
         yield text.removesuffix("\n").removesuffix("\r")
         offset += len(line)
 

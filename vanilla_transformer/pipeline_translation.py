@@ -100,7 +100,8 @@ class TranslationPipeline(Pipeline):
             isinstance(inputs, Iterable | Dataset)
         )
         reads_one = (is_lazy and not is_single) or ONE_BY_ONE & generating.keys()
-        size = batch_size or self._batch_size or (1 if reads_one else BATCH_SIZE)
+        sizes = batch_size, self._batch_size, 1 if reads_one else BATCH_SIZE
+        size = next(size for size in sizes if size is not None)
         call = Call(self, size, reading, generating, writing, records_errors, batch_tokens)
         if is_single:
             return next(call.results([inputs]))

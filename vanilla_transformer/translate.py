@@ -6,6 +6,7 @@ the run was begun (`unfinished_output.py`).
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -23,6 +24,8 @@ from .line_chunks import STDIN, Chunk, read_chunks, read_lines
 from .pipeline_translation import TranslationPipeline
 from .steady_memory import return_freed_memory
 from .unfinished_output import Unfinished, beside, describe_run, read_unfinished
+
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 Precision = Literal["bfloat16", "float32", "int8"]
 Format = Literal["text", "jsonl", "tsv"]
@@ -65,8 +68,8 @@ def load_translator(
 ) -> TranslationPipeline:
     """The pipeline of a folder or Hub name."""
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    tokenizer = load_tokenizer(model)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
         loaded = AutoModelForSeq2SeqLM.from_pretrained(model, dtype=dtype).eval()
     except (RuntimeError, SafetensorError) as error:
         raise ValueError(f"{model} must hold a model that can be loaded, got: {error}") from error
@@ -80,6 +83,22 @@ def load_translator(
     elif device is not None:
         loaded = loaded.to(device)
     return TranslationPipeline(model=loaded, tokenizer=tokenizer, device=device)
+
+
+def load_tokenizer(model: str) -> Any:
+    """The tokenizer of a folder or Hub name; what is neither is refused without asking the Hub."""
+    folder = Path(model)
+    is_folder = (folder / "config.json").is_file()
+    if not is_folder and (folder.exists() or not HUB_NAME.fullmatch(model)):
+        raise ValueError(
+            f"model must be a folder with a config.json or a name on the Hub, got {model!r}: "
+            "model.save_pretrained and tokenizer.save_pretrained make such a folder."
+        )
+    try:
+        return AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        way_out = "save one there with tokenizer.save_pretrained" if is_folder else "no such folder"
+        raise ValueError(f"{model} must hold a tokenizer ({way_out}), got: {error}") from error
 
 
 def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) -> None:
