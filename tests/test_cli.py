@@ -120,7 +120,9 @@ def test_a_misuse_has_exit_code_2(arguments, model):
     assert run(*(() if arguments is None else ("--model", model, *arguments))).exit_code == 2
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["translate", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["translate", "--help"], ["evaluate", "--help"]], ids=" ".join
+)
 def test_help_answers_without_the_libraries(arguments, tmp_path):
     program = (
         "import sys; from vanilla_transformer.cli import app; "
