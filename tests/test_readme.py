@@ -10,7 +10,6 @@ from scripts.fresh_process import run_fresh
 from typer.testing import CliRunner
 
 from vanilla_transformer.cli import app
-
 from vanilla_transformer.translate import load_translator
 
 README = Path(__file__).parents[1] / "README.md"
