@@ -7,7 +7,7 @@ import pytest
 from test_translate import LINES
 from toy_models import texts_of
 
-from vanilla_transformer import translate as translate_module
+from vanilla_transformer import line_chunks
 from vanilla_transformer.model_comparison import (
     System,
     check_one_process,
@@ -86,7 +86,7 @@ def test_hypotheses_must_be_as_many_as_references(folder):
 
 
 def test_translations_are_those_of_the_pipeline(translate, tmp_path, monkeypatch):
-    monkeypatch.setattr(translate_module, "CHUNK_LINES", 4)
+    monkeypatch.setattr(line_chunks, "CHUNK_LINES", 4)
     translate.save_pretrained(tmp_path / "model")
     system = System(str(tmp_path / "model"), [])
 

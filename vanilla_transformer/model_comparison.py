@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .line_chunks import read_chunks
 from .parallel_text import FILE_READERS, Row, format_of, read_aligned, read_lines
 from .significance import Comparison, build_metrics, check_sizes, compare_systems
 from .steady_memory import return_freed_memory
-from .translate import Options, Precision, Step, load_translator, read_chunks, translate_chunk
+from .translate import Options, Precision, Step, load_translator, translate_chunk
 
 
 @dataclass(frozen=True)
