@@ -1,42 +1,24 @@
-"""Our model through `pipeline("translation")`: text in, text out, the tokenizer's time included."""
+"""Our model through `pipeline("translation")`."""
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerFast, pipeline
 from transformers.utils import logging
 
 import vanilla_transformer  # noqa: F401 (brings the pipeline back)
-from benchmarks.batches import EOS
-from benchmarks.engine_process import Loader, Sentences, Translator, serve
-from benchmarks.numbered_words import read_words, write_words
+from benchmarks.engine_process import Loader, Translator, serve
+from benchmarks.pipeline_contestant import PipelineContestant
 
 
-class OurPipeline:
+class OurPipeline(PipelineContestant):
     """What `pipeline("translation")` makes of the folder of our model."""
 
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
-        self.pipeline: Any = pipeline(
-            "translation",
-            model=str(folder / "ours"),
-            tokenizer=PreTrainedTokenizerFast.from_pretrained(folder / "marian"),
-            dtype=dtype,
-        )
-
-    def prepare(self, sentences: Sentences) -> list[str]:
-        return [" ".join(write_words(one)) for one in sentences]
-
-    def translate(self, prepared: list[str], beams: int, limit: int) -> Any:
-        size = len(prepared)
-        written = self.pipeline(prepared, batch_size=size, num_beams=beams, max_new_tokens=limit)
-        return written, limit
-
-    def read(self, outputs: Any) -> Sentences:
-        written, limit = outputs
-        sentences = [read_words(one["translation_text"].split()) for one in written]
-        return [one + [EOS] * (len(one) < limit) for one in sentences]  # text has no end token
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / "marian")
+        model = str(folder / "ours")
+        super().__init__(pipeline("translation", model=model, tokenizer=tokenizer, dtype=dtype))
 
 
 def _load(dtype: torch.dtype) -> Loader:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tokenizer.parallel_text import find_corpora
+from vanilla_transformer.parallel_text import find_corpora
 
 LANGUAGES = ("en", "de")
 CORPORA = ("tatoeba", "europarl")

@@ -16,8 +16,8 @@ from tqdm import tqdm
 from benchmarks.machine import cores, high_water_mark, run_alone
 from benchmarks.tokenization_text import LANGUAGES, Texts
 from tokenizer.byte_pairs import learn_tokenizer
-from tokenizer.parallel_text import find_corpora, read_lines
 from tokenizer.train import Options, count_words, make_bundle
+from vanilla_transformer.parallel_text import find_corpora, read_lines
 
 SENTENCEPIECE_MODEL = "sentencepiece.model"
 SUBWORD_NMT_CODES = "subword-nmt.codes"

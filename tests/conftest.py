@@ -18,6 +18,7 @@ from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
     attention_plan,
+    generation_call,
 )
 
 TINY = {
@@ -174,3 +175,31 @@ def translators(toy_models, toy_tokenizer):
 @pytest.fixture
 def translate(translators):
     return translators["ours"]
+
+
+@pytest.fixture
+def attentive_model(build_tiny):
+    """Its words depend on its source; with tied embeddings it would say one word for ever."""
+    model = build_tiny(tie_word_embeddings=False)
+    with torch.no_grad():
+        for layer in model.model.decoder.layers:
+            layer.encoder_attn.out_proj.weight.mul_(2)
+    return model
+
+
+@pytest.fixture
+def is_plain(monkeypatch):
+    """What each call was found to be."""
+    found, ask = [], generation_call.GenerationCall.is_plain
+
+    def remember(call):
+        found.append(ask(call))
+        return found[-1]
+
+    monkeypatch.setattr(generation_call.GenerationCall, "is_plain", remember)
+    return found
+
+
+@pytest.fixture
+def source(sentence_pairs):
+    return {name: sentence_pairs[name] for name in ("input_ids", "attention_mask")}

@@ -19,6 +19,7 @@ from benchmarks.decoding_comparison import (
     DecodingComparison,
     settings_to_try,
 )
+from benchmarks.decoding_folder import save_word_tokenizer
 from benchmarks.decoding_tasks import (
     TASKS,
     cut_at_end,
@@ -27,6 +28,7 @@ from benchmarks.decoding_tasks import (
     right_lengths,
 )
 from benchmarks.decoding_weights import build_decoding_model
+from benchmarks.engine_pipeline import OurPipeline
 from benchmarks.engine_process import EngineProcess
 from benchmarks.engine_torch import LOADERS, Generator
 from benchmarks.marian_twin import marian_twin
@@ -123,6 +125,18 @@ def test_ctranslate2_writes_the_same_targets(model, tmp_path):
         seconds, (theirs,) = engine.translate(FLOAT32, task.batches, 4, task.limit, settings)
     assert theirs == [cut_at_end(one) for one in generator.read(outputs)]
     assert seconds > 0
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_our_pipeline_writes_the_words_of_our_model(model, kind, tmp_path):
+    model.save_pretrained(tmp_path / "ours")
+    save_word_tokenizer(MINIATURE.vocab_size, tmp_path / "marian")
+    task = make_task(kind, LENGTHS, 6, MINIATURE.vocab_size, seed=0)
+    found = []
+    for one in (Generator(model), OurPipeline(tmp_path, torch.float32)):
+        outputs = one.translate(one.prepare(task.batches[0]), 4, task.limit)
+        found.append([cut_at_end(sentence) for sentence in one.read(outputs)])
+    assert found[0] == found[1]
 
 
 def test_an_engine_that_dies_is_named(tmp_path):

@@ -2,35 +2,16 @@
 
 import copy
 import functools
+import types
 
 import pytest
 import torch
+from accelerate.hooks import ModelHook, add_hook_to_module, remove_hook_from_module
 from transformers import CompileConfig, GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
-from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer import VanillaTransformerForConditionalGeneration, generation_call
 from vanilla_transformer import generation_vanilla_transformer as generation
-from vanilla_transformer.fast_linear import laid_out_linears
-from vanilla_transformer.packed_linear import Int8Linear, OneDnnProduct, TorchProduct, best_way
-from vanilla_transformer.packed_model import packed_model
-
-
-@pytest.fixture
-def is_plain(monkeypatch):
-    """What each call was found to be."""
-    found, ask = [], generation.Call.is_plain
-
-    def remember(call):
-        found.append(ask(call))
-        return found[-1]
-
-    monkeypatch.setattr(generation.Call, "is_plain", remember)
-    return found
-
-
-@pytest.fixture
-def source(sentence_pairs):
-    return {name: sentence_pairs[name] for name in ("input_ids", "attention_mask")}
 
 
 def decoding_of(model):
@@ -38,8 +19,8 @@ def decoding_of(model):
     return {name: settings.get(name) for name in generation.PAPER_DECODING}
 
 
-def test_a_new_model_decodes_like_the_paper(tiny_model):
-    assert decoding_of(tiny_model) == {
+def test_a_new_model_decodes_like_the_paper(attentive_model):
+    assert decoding_of(attentive_model) == {
         "num_beams": 4,
         "length_penalty": 0.6,
         "length_penalty_type": "gnmt",
@@ -49,8 +30,8 @@ def test_a_new_model_decodes_like_the_paper(tiny_model):
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
-def test_a_loaded_model_decodes_like_the_paper(is_forgotten, tiny_model, tmp_path):
-    tiny_model.save_pretrained(tmp_path)
+def test_a_loaded_model_decodes_like_the_paper(is_forgotten, attentive_model, tmp_path):
+    attentive_model.save_pretrained(tmp_path)
     if is_forgotten:
         (tmp_path / "generation_config.json").unlink()
 
@@ -59,10 +40,10 @@ def test_a_loaded_model_decodes_like_the_paper(is_forgotten, tiny_model, tmp_pat
     assert decoding_of(loaded) == generation.PAPER_DECODING
 
 
-def test_a_saved_wish_is_kept(tiny_model, tmp_path):
-    tiny_model.generation_config.num_beams = 2
-    tiny_model.generation_config.length_penalty_type = "standard"
-    tiny_model.save_pretrained(tmp_path)
+def test_a_saved_wish_is_kept(attentive_model, tmp_path):
+    attentive_model.generation_config.num_beams = 2
+    attentive_model.generation_config.length_penalty_type = "standard"
+    attentive_model.save_pretrained(tmp_path)
 
     loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
 
@@ -70,12 +51,12 @@ def test_a_saved_wish_is_kept(tiny_model, tmp_path):
     assert loaded.generation_config.length_penalty_type == "standard"
 
 
-def test_a_configuration_of_the_caller_keeps_the_penalty_of_the_model(tiny_model, source):
+def test_a_configuration_of_the_caller_keeps_the_penalty_of_the_model(attentive_model, source):
     asked = GenerationConfig(num_beams=3, max_new_tokens=9)
 
-    found = tiny_model.generate(**source, generation_config=asked)
+    found = attentive_model.generate(**source, generation_config=asked)
 
-    assert found.equal(tiny_model.generate(**source, num_beams=3, max_new_tokens=9))
+    assert found.equal(attentive_model.generate(**source, num_beams=3, max_new_tokens=9))
 
 
 @pytest.mark.parametrize(
@@ -85,15 +66,15 @@ def test_a_configuration_of_the_caller_keeps_the_penalty_of_the_model(tiny_model
         {"output_attentions": True, "return_dict_in_generate": True},
         {"cache_implementation": "static"},
         {"use_cache": False},
-        {"stopping_criteria": [generation.MaxLengthCriteria(8)], "max_time": 60.0},
+        {"stopping_criteria": [generation_call.MaxLengthCriteria(8)], "max_time": 60.0},
     ],
     ids=lambda wish: next(iter(wish)),
 )
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_other_wishes_take_the_library_s_way_to_the_same_words(
-    num_beams, wish, tiny_model, source, is_plain
+    num_beams, wish, attentive_model, source, is_plain
 ):
-    model = tiny_model.double()
+    model = attentive_model.double()
     asked = {"num_beams": num_beams, "max_new_tokens": 7}
 
     found = model.generate(**source, **asked, **wish)
@@ -138,10 +119,10 @@ ONE_BEAM_WISHES = {
 
 
 @pytest.fixture
-def varied_model(tiny_model):
+def varied_model(attentive_model):
     """It does not repeat its words, and its beams find other ones than the most probable."""
-    tiny_model.generation_config.no_repeat_ngram_size = 1
-    return tiny_model.double()
+    attentive_model.generation_config.no_repeat_ngram_size = 1
+    return attentive_model.double()
 
 
 @pytest.fixture
@@ -169,18 +150,15 @@ def test_who_chooses_a_way_of_one_beam_gets_one_beam(wish, varied_model, one_sou
     assert not found.equal(varied_model.generate(**one_source, **asked))
 
 
-def test_who_samples_gets_samples(tiny_model, source):
-    asked = {
-        "do_sample": True,
-        "max_new_tokens": 7,
-        "num_return_sequences": 6,
-    }  # four beams have four
+def test_who_samples_gets_samples(attentive_model, source):
+    # Six: four beams would have four at most.
+    asked = {"do_sample": True, "max_new_tokens": 7, "num_return_sequences": 6}
 
     torch.manual_seed(0)
-    found = tiny_model.generate(**source, **asked)
+    found = attentive_model.generate(**source, **asked)
     torch.manual_seed(0)
 
-    assert found.equal(tiny_model.generate(**source, **asked, num_beams=1))
+    assert found.equal(attentive_model.generate(**source, **asked, num_beams=1))
 
 
 @pytest.mark.parametrize(
@@ -194,10 +172,10 @@ def test_who_speaks_of_beams_gets_beams(wish, varied_model, one_source):
     assert found[:1].equal(varied_model.generate(**one_source, **asked))
 
 
-def test_a_streamer_hears_the_words(tiny_model, one_source):
+def test_a_streamer_hears_the_words(attentive_model, one_source):
     listener = Listener()
 
-    found = tiny_model.generate(**one_source, streamer=listener, max_new_tokens=7)
+    found = attentive_model.generate(**one_source, streamer=listener, max_new_tokens=7)
 
     assert listener.words == found[0].tolist()
 
@@ -221,15 +199,15 @@ def test_going_on_from_a_cache_changes_nothing(num_beams, later, with_mask, vari
     assert found.equal(anew)
 
 
-def test_a_cache_that_knows_every_word_of_the_start_changes_nothing(tiny_model, source):
+def test_a_cache_that_knows_every_word_of_the_start_changes_nothing(attentive_model, source):
     start = torch.tensor([[1, 5, 6]]).expand(len(source["input_ids"]), -1)
-    known = tiny_model(**source, decoder_input_ids=start, use_cache=True).past_key_values
+    known = attentive_model(**source, decoder_input_ids=start, use_cache=True).past_key_values
     asked = {"decoder_input_ids": start, "max_new_tokens": 1, "num_beams": 1}
     returned = {"return_dict_in_generate": True, "output_logits": True}
 
-    found = tiny_model.generate(**source, **asked, **returned, past_key_values=known)
+    found = attentive_model.generate(**source, **asked, **returned, past_key_values=known)
 
-    anew = tiny_model.generate(**source, **asked, **returned)
+    anew = attentive_model.generate(**source, **asked, **returned)
     torch.testing.assert_close(found.logits, anew.logits)
 
 
@@ -246,15 +224,28 @@ def test_a_cache_of_one_beam_is_gone_on_with(varied_model, source):
     assert cache.get_seq_length() == 5
 
 
-def test_plain_calls_are_plain(tiny_model, source, is_plain):
-    tiny_model.generate(**source)
-    tiny_model.generate(**source, num_beams=1)
-    tiny_model.generate(source["input_ids"])
-    tiny_model.generate(**source, num_return_sequences=2, no_repeat_ngram_size=2)
-    tiny_model.generate(**source, return_dict_in_generate=True)
-    tiny_model.generate(
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_masks_of_any_type_hide_the_same_words(dtype, num_beams, attentive_model, source, is_plain):
+    asked = {"num_beams": num_beams, "max_new_tokens": 5}
+    masked = {**source, "attention_mask": source["attention_mask"].to(dtype)}
+
+    found = attentive_model.generate(**masked, **asked)
+
+    assert found.equal(attentive_model.generate(**source, **asked))
+    assert not found.equal(attentive_model.generate(source["input_ids"], **asked))
+    assert is_plain == [True] * 3
+
+
+def test_plain_calls_are_plain(attentive_model, source, is_plain):
+    attentive_model.generate(**source)
+    attentive_model.generate(**source, num_beams=1)
+    attentive_model.generate(source["input_ids"])
+    attentive_model.generate(**source, num_return_sequences=2, no_repeat_ngram_size=2)
+    attentive_model.generate(**source, return_dict_in_generate=True)
+    attentive_model.generate(
         attention_mask=source["attention_mask"],
-        encoder_outputs=tiny_model.get_encoder()(**source),
+        encoder_outputs=attentive_model.get_encoder()(**source),
     )
 
     assert all(is_plain)
@@ -269,28 +260,59 @@ def test_plain_calls_are_plain(tiny_model, source, is_plain):
         lambda model: model.register_forward_hook(lambda *_: None),
         lambda model: model.model.register_forward_pre_hook(lambda *_: None),
         lambda model: setattr(model, "forward", functools.partial(model.forward)),
+        lambda model: add_hook_to_module(model.model.decoder.layers[1], ModelHook()),
     ],
 )
-def test_a_model_that_somebody_changed_is_not_plain(change, tiny_model, source, is_plain):
-    change(tiny_model)
+def test_a_model_that_somebody_changed_is_not_plain(change, attentive_model, source, is_plain):
+    change(attentive_model)
 
-    tiny_model.generate(**source, max_new_tokens=3)
+    attentive_model.generate(**source, max_new_tokens=3)
 
     assert is_plain == [False]
 
 
-def test_every_word_of_a_watched_model_is_seen(tiny_model, source, is_plain):
-    own, seen = tiny_model.forward, []
+def test_a_model_that_was_given_back_is_plain_again(attentive_model, source, is_plain):
+    add_hook_to_module(attentive_model.model.decoder.layers[1], ModelHook())
+    remove_hook_from_module(attentive_model.model.decoder.layers[1])
+
+    attentive_model.generate(**source, max_new_tokens=3)
+
+    assert is_plain == [True]
+
+
+def test_who_asks_for_autocast_gets_it(attentive_model, source, is_plain):
+    with torch.autocast("cpu", torch.bfloat16):
+        attentive_model.generate(**source, max_new_tokens=3)
+
+    assert is_plain == [False]
+
+
+def test_what_accelerate_prepared_for_mixed_precision_is_searched(
+    attentive_model, source, is_plain
+):
+    words = attentive_model.generate(**source, max_new_tokens=5)
+    own = attentive_model.forward
+
+    attentive_model._original_forward = own  # as `Accelerator.prepare_model` leaves it
+    autocast = torch.autocast("cpu", torch.bfloat16)(own.__func__)
+    attentive_model.forward = types.MethodType(autocast, attentive_model)
+
+    assert attentive_model.generate(**source, max_new_tokens=5).equal(words)
+    assert is_plain == [True, True]
+
+
+def test_every_word_of_a_watched_model_is_seen(attentive_model, source, is_plain):
+    own, seen = attentive_model.forward, []
 
     def watched(*args, **kwargs):
         seen.append(kwargs["past_key_values"])
         return own(*args, **kwargs)
 
-    tiny_model.forward = watched
-    found = tiny_model.generate(**source, max_new_tokens=3)
-    tiny_model.forward = own  # as tools leave it that restore what they replaced
+    attentive_model.forward = watched
+    found = attentive_model.generate(**source, max_new_tokens=3)
+    attentive_model.forward = own  # as tools leave it that restore what they replaced
 
-    assert found.equal(tiny_model.generate(**source, max_new_tokens=3))
+    assert found.equal(attentive_model.generate(**source, max_new_tokens=3))
     assert len(seen) == 3
     assert None not in seen  # the library's loops find their cache prepared
     assert is_plain == [False, True]
@@ -301,62 +323,6 @@ def test_models_beyond_the_paper_are_not_plain(fields, build_tiny, source, is_pl
     build_tiny(**fields).generate(**source, max_new_tokens=3)
 
     assert is_plain == [False]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda weight: weight.detach().copy_(weight.detach().flip(0)),
-        lambda weight: weight.data.copy_(weight.data.flip(0)),
-        lambda weight: setattr(weight, "data", weight.data.flip(0)),
-    ],
-)
-def test_a_changed_weight_is_packed_anew(change, tiny_model, source):
-    before = tiny_model.generate(**source, max_new_tokens=5)
-    assert packed_model(tiny_model) is packed_model(tiny_model)
-
-    change(tiny_model.lm_head.weight)
-
-    after = tiny_model.generate(**source, max_new_tokens=5)
-
-    fresh = copy.deepcopy(tiny_model)
-    assert not before.equal(after)
-    assert after.equal(fresh.generate(**source, max_new_tokens=5))
-
-
-def test_a_changed_weight_of_the_encoder_is_packed_anew(tiny_model, source):
-    tiny_model.generate(**source, max_new_tokens=5)
-    weight = tiny_model.model.encoder.layers[0].fc1.weight
-
-    weight.data.copy_(weight.data.flip(0))
-
-    assert packed_model(tiny_model).encoder  # else there is nothing to be stale
-    expected = copy.deepcopy(tiny_model).generate(**source, max_new_tokens=5)
-    assert tiny_model.generate(**source, max_new_tokens=5).equal(expected)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_packed_encoder_reads_as_the_encoder_does(dtype, tiny_model, source):
-    encoder = tiny_model.to(dtype).model.encoder
-    with torch.no_grad():
-        expected = encoder(**source).last_hidden_state
-        with laid_out_linears(packed_model(tiny_model).encoder):
-            found = encoder(**source).last_hidden_state
-
-    torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize("num_beams", [1, 4])
-def test_8_bit_words_are_alike_in_parts(num_beams, tiny_model, source, monkeypatch):
-    whole = tiny_model.to_int8()
-    expected = whole.generate(**source, num_beams=num_beams, max_new_tokens=5)
-    head = packed_model(whole).decoder.head
-    monkeypatch.setattr(head, "rows_at_once", 1)
-
-    found = whole.generate(**source, num_beams=num_beams, max_new_tokens=5)
-
-    assert len(list(head.in_parts(torch.randn(3, 16)))) == 3
-    assert (found == expected).float().mean() > 0.7  # rows are rounded together, a part at a time
 
 
 @pytest.mark.parametrize("num_beams", [1, 4])
@@ -376,8 +342,8 @@ def test_own_widths_and_activations_are_searched_too(num_beams, build_tiny, sour
     assert plain.equal(with_scores.sequences)
 
 
-def test_sequence_scores_are_those_of_an_independent_rescoring(tiny_model, source):
-    model = tiny_model.double()
+def test_sequence_scores_are_those_of_an_independent_rescoring(attentive_model, source):
+    model = attentive_model.double()
     asked = {"max_new_tokens": 9, "return_dict_in_generate": True, "num_return_sequences": 3}
     plain = model.generate(**source, **asked)
     library = model.generate(**source, **asked, output_scores=True)
@@ -392,42 +358,25 @@ def test_sequence_scores_are_those_of_an_independent_rescoring(tiny_model, sourc
     torch.testing.assert_close(rescored.float(), library.sequences_scores, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("product", [TorchProduct, OneDnnProduct])
-@pytest.mark.parametrize("rows", [1, 4, 33])
-def test_every_way_multiplies_alike(product, rows):
-    linear, inputs = torch.nn.Linear(24, 40), torch.randn(rows, 24)
-    way, residual = product(linear.weight, linear.bias), torch.randn(rows, 40)
-    with torch.no_grad():
-        expected = linear(inputs)
-        torch.testing.assert_close(way(inputs), expected)
-        torch.testing.assert_close(way.rectified(inputs), expected.relu())
-        torch.testing.assert_close(way.added_to(residual.clone(), inputs), expected + residual)
+@pytest.mark.parametrize("in_a_config", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_beams", 0),
+        ("num_beams", -2),
+        ("num_beams", 2.5),
+        ("num_beams", "4"),
+        ("num_return_sequences", 0),
+        ("num_return_sequences", -1),
+        ("max_extra_tokens", -30),
+        ("max_extra_tokens", "a"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(name, value, in_a_config, attentive_model, source):
+    wish = {name: value}
+    if in_a_config:
+        wish = {"generation_config": GenerationConfig()}
+        setattr(wish["generation_config"], name, value)
 
-
-def test_8_bit_weights_are_close_and_translate_alike(tiny_model, source):
-    exact = tiny_model(**source, decoder_input_ids=source["input_ids"]).logits
-    words = tiny_model.generate(**source, max_new_tokens=5, num_beams=1)
-
-    int8 = copy.deepcopy(tiny_model).to_int8()
-
-    rounded = int8(**source, decoder_input_ids=source["input_ids"]).logits
-    assert (rounded - exact).abs().max() < 0.1 * exact.abs().max()
-    assert (int8.generate(**source, max_new_tokens=5, num_beams=1) == words).float().mean() > 0.7
-    assert best_way(int8.lm_head) is best_way(Int8Linear(torch.nn.Linear(2, 2)))
-
-
-@pytest.mark.parametrize("num_beams", [1, 4])
-def test_8_bit_weights_give_the_same_in_both_loops(num_beams, tiny_model, source, is_plain):
-    int8 = tiny_model.to_int8()
-    asked = {"num_beams": num_beams, "max_new_tokens": 5, "return_dict_in_generate": True}
-
-    ours = int8.generate(**source, num_beams=num_beams, max_new_tokens=5)
-    library = int8.generate(**source, **asked, output_scores=True).sequences
-
-    assert is_plain == [True, False]
-    assert (ours == library).float().mean() > 0.7  # rows are rounded together, a batch at a time
-
-
-def test_8_bit_weights_are_not_saved(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="cannot be saved: save it before to_int8"):
-        tiny_model.to_int8().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=f"{name} must be a whole number of at least .* {value!r}"):
+        attentive_model.generate(**source, **wish)

@@ -61,6 +61,8 @@ def test_a_stop_sequence_is_its_first_word(family, translators, toy_models, toy_
     assert text_of(translate(LINE, stop_sequence=text[-1])) == expected
     with pytest.warns(UserWarning, match="stop_sequence"):
         assert text_of(translate(LINE, stop_sequence=f"{text[-1]} source1")) == expected
+    with pytest.raises(ValueError, match="stop_sequence must be one token, got none in ''"):
+        translate(LINE, stop_sequence="")
 
 
 @each_family

@@ -1,4 +1,4 @@
-"""Runs the Python blocks and the tokenizer commands of the README, in order, as a reader would."""
+"""Runs the README's Python blocks, tokenizer commands and evaluations, as a reader would."""
 
 import re
 import shlex
@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from conftest import SENTENCES
 from scripts.fresh_process import run_fresh
+from typer.testing import CliRunner
+
+from vanilla_transformer.cli import app
+from vanilla_transformer.translate import load_translator
 
 README = Path(__file__).parents[1] / "README.md"
 REPOSITORY = README.parent
@@ -21,6 +25,9 @@ def test_the_python_blocks_of_the_readme_print_what_they_say(tmp_path, monkeypat
         exec(block, names)
         promised = "".join(line[2:] + "\n" for line in block.splitlines() if _is_output(line))
         assert promised in capsys.readouterr().out
+
+    translator = load_translator("my-model")  # as `vanilla-transformer translate` does next
+    assert isinstance(translator("Hello", max_new_tokens=2)[0]["translation_text"], str)
 
 
 def _is_output(line: str) -> bool:
@@ -39,6 +46,21 @@ def test_the_tokenizer_commands_of_the_readme_run(tmp_path):
         run_fresh("-m", *shlex.split(command), folder=tmp_path, PYTHONPATH=str(REPOSITORY))
 
     assert {command.split()[0] for command in commands} == {"tokenizer.train", "tokenizer.show"}
+
+
+def test_the_evaluations_of_the_readme_run(translate, tmp_path, monkeypatch):
+    commands = re.findall(r"^vanilla-transformer (evaluate .*)$", README.read_text("utf-8"), re.M)
+    monkeypatch.chdir(tmp_path)
+    for name in ("my-model", "other-model"):
+        translate.save_pretrained(name)
+    Path("test.tsv").write_text(SENTENCES, encoding="utf-8")
+    for side, language in enumerate(("en", "de")):
+        lines = [line.split("\t")[side] for line in SENTENCES.splitlines()]
+        Path(f"test.{language}").write_text("\n".join(lines), encoding="utf-8")
+
+    results = [CliRunner().invoke(app, shlex.split(command)) for command in commands]
+
+    assert [result.exit_code for result in results] == [0, 0, 0], results[-1].stderr
 
 
 @pytest.mark.parametrize("target", re.findall(r"`(tests/\w+\.py)`", README.read_text("utf-8")))

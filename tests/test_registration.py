@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from scripts.fresh_process import REPOSITORY, run_fresh
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -53,6 +54,32 @@ def all_registrations():
 
 def test_an_import_registers_every_class():
     assert_registered()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import vanilla_transformer.configuration_vanilla_transformer",
+        "import vanilla_transformer.tokenization_vanilla_transformer",
+        "import vanilla_transformer.modeling_vanilla_transformer",
+        "import vanilla_transformer.pipeline_translation",
+        "import transformers.models.auto.modeling_auto, vanilla_transformer",
+        "import vanilla_transformer, transformers.models.auto.tokenization_auto",
+    ],
+)
+def test_whatever_is_imported_first_every_part_is_registered(first, tmp_path):
+    program = f"""
+{first}
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING
+from vanilla_transformer import VanillaTransformerConfig as Config
+assert type(AutoConfig.for_model("vanilla_transformer")) is Config
+assert Config.hides_pipelines and Config._auto_class == "AutoConfig"
+assert AutoModelForSeq2SeqLM._model_mapping[Config].__module__.startswith("vanilla_transformer.")
+assert "VanillaTransformerTokenizer" in str(TOKENIZER_MAPPING[Config])
+"""
+
+    run_fresh("-c", program, folder=tmp_path, PYTHONPATH=str(REPOSITORY))
 
 
 def test_the_name_is_a_configuration():

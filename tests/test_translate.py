@@ -1,22 +1,17 @@
 """Line n of the output is the translation of line n, whatever happens on the way."""
 
-import io
 import json
 import re
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from toy_models import LINE, OTHER, TEXTS, texts_of
 
+from vanilla_transformer import line_chunks
 from vanilla_transformer import translate as translate_module
-from vanilla_transformer.translate import (
-    Options,
-    count_lines,
-    load_translator,
-    read_chunks,
-    read_lines,
-    translate_files,
-)
+from vanilla_transformer.line_chunks import count_lines
+from vanilla_transformer.translate import Options, load_translator, translate_files
 
 LINES = [
     "",
@@ -43,12 +38,20 @@ def source(tmp_path):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(translate_module, "CHUNK_LINES", 4)
+    monkeypatch.setattr(line_chunks, "CHUNK_LINES", 4)
 
 
 def run(translator, source, output, options=None, existing="refuse"):
     steps = list(translate_files(translator, [source], output, options or Options(), existing))
     return output.read_bytes(), steps
+
+
+def interrupt(translator, source, output, options=None, chunks=1):
+    """Begin a run, and stop it when so many chunks are written."""
+    steps = translate_files(translator, [source], output, options or Options())
+    for _ in range(1 + chunks):
+        next(steps)
+    steps.close()
 
 
 def test_the_lines_are_those_of_the_pipeline(translate, source, tmp_path):
@@ -102,7 +105,7 @@ def test_tsv_has_a_column_for_each_wish(translate, source, tmp_path):
 
     assert {len(row) for row in rows} == {3}
     assert [row[0] for row in rows] == texts_of(translate(LINES))
-    assert rows[0] == ["", "0", ""]
+    assert rows[0] == ["", "0.0", ""]
     assert all(re.fullmatch(r"\d+-\d+:\d+-\d+", span) for span in rows[1][2].split())
 
 
@@ -123,58 +126,108 @@ def test_lines_end_at_line_feeds(content, translate, tmp_path):
     assert written.decode().split("\n")[:-1] == (texts_of(translate(lines)) if content else [])
 
 
-def test_stdin_is_a_file_among_files(translate, source, tmp_path, monkeypatch):
-    class Stdin:
-        buffer = io.BytesIO(b"source1")
-
-    monkeypatch.setattr("sys.stdin", Stdin)
-
-    assert list(read_lines([source, translate_module.STDIN, source])) == [*LINES, "source1", *LINES]
-
-
-def test_chunks_are_bounded_by_lines_and_by_characters(monkeypatch):
-    monkeypatch.setattr(translate_module, "CHUNK_CHARACTERS", 5)
-    chunks = list(read_chunks(["", "a", "b", "", "c", "123456", "d"]))
-
-    assert [chunk.lines for chunk in chunks] == [["", "a", "b", ""], ["c", "123456"], ["d"]]
-    assert [chunk.start for chunk in chunks] == [0, 4, 6]
-
-
 @pytest.mark.parametrize("options", [Options(), NBEST], ids=["text", "n-best"])
-@pytest.mark.parametrize("part", [0.0, 0.01, 0.37, 0.5, 0.73, 0.99, 1.0])
-def test_a_run_cut_at_any_byte_resumes_to_the_same_bytes(
-    part, options, translate, source, tmp_path
+@pytest.mark.parametrize("torn", [b"", b"half a li", b"x\n" * 99], ids=["", "half", "much"])
+@pytest.mark.parametrize("chunks", range(5))
+def test_an_interrupted_run_resumes_to_the_same_bytes(
+    chunks, torn, options, translate, source, tmp_path
 ):
     whole, steps = run(translate, source, tmp_path / "whole", options)
-    (tmp_path / "cut").write_bytes(whole[: int(len(whole) * part)])
+    interrupt(translate, source, tmp_path / "out", options, chunks)
+    with (tmp_path / "out").open("ab") as output:
+        output.write(torn)
 
-    resumed, again = run(translate, source, tmp_path / "cut", options, "resume")
+    resumed, again = run(translate, source, tmp_path / "out", options, "resume")
 
     assert resumed == whole
-    assert sum(step.lines for step in again) == len(LINES)
-    if part >= 0.5:
-        assert sum(step.tokens for step in again) < sum(step.tokens for step in steps)
-    if part == 1:
-        assert sum(step.tokens for step in again) == 0
+    assert [step.lines for step in again] == [min(4 * chunks, len(LINES)), *(
+        step.lines for step in steps[1 + chunks :]
+    )]  # fmt: skip
+    assert {file.name for file in tmp_path.iterdir()} == {"source.txt", "whole", "out"}
 
 
-@pytest.mark.parametrize("distance", [0, 1])
-def test_a_cut_at_the_end_of_a_chunk_loses_no_line(distance, translate, source, tmp_path):
-    whole, _ = run(translate, source, tmp_path / "whole")
-    lines = whole.splitlines(keepends=True)  # of bytes: at LF, and at a lone CR
-    for size in {len(b"".join(lines[:number])) for number in range(len(lines))}:
-        (tmp_path / "cut").write_bytes(whole[: max(size - distance, 0)])
+OTHERWISE = {
+    "beam": Options(beam=3),
+    "n_best": Options(n_best=2),
+    "batch_tokens": Options(batch_tokens=99),
+    "format": Options(format="tsv"),
+    "scores": Options(format="tsv", scores=True),
+}
 
-        assert run(translate, source, tmp_path / "cut", existing="resume")[0] == whole
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_a_run_is_not_resumed_with_other_options(name, translate, source, tmp_path):
+    interrupt(translate, source, tmp_path / "out", chunks=1)
+    before = (tmp_path / "out").read_bytes()
+
+    with pytest.raises(ValueError, match=rf"as it was begun.*\b{name} .*\(was .*--force"):
+        run(translate, source, tmp_path / "out", OTHERWISE[name], "resume")
+
+    assert (tmp_path / "out").read_bytes() == before
 
 
-def test_an_output_of_another_input_is_not_resumed(translate, source, tmp_path):
-    (tmp_path / "out").write_bytes(b"x\n" * (len(LINES) + 1))
+def test_a_run_is_not_resumed_with_another_model(toy_models, toy_tokenizer, source, tmp_path):
+    folder, out = tmp_path / "model", tmp_path / "out"
+    toy_models["ours"].save_pretrained(folder)
+    toy_tokenizer.save_pretrained(folder)
+    interrupt(load_translator(str(folder)), source, out)
+    for precision in ("int8", "bfloat16"):
+        with pytest.raises(ValueError, match=rf"another dtype '{precision}' \(was 'float32'\):"):
+            run(load_translator(str(folder), precision), source, out, existing="resume")
+    other = load_translator(str(folder))
+    other.model.model.shared.weight.data[3, 3] += 1
+    with pytest.raises(ValueError, match="another model in float32 '"):
+        run(other, source, out, existing="resume")
 
-    with pytest.raises(ValueError, match="must be of the same input"):
+    folder = folder.rename(tmp_path / "moved")  # the same model all the same
+    assert run(load_translator(str(folder)), source, out, existing="resume")[0].count(b"\n") == 15
+
+
+def test_a_run_is_not_resumed_with_another_input(translate, source, tmp_path):
+    interrupt(translate, source, tmp_path / "out", chunks=2)
+    lines = source.read_bytes()
+    source.write_bytes(lines.replace(b"source1", b"source2", 1))
+    with pytest.raises(ValueError, match=r"input it was begun with.* first 8 lines.*--force"):
+        run(translate, source, tmp_path / "out", existing="resume")
+    source.write_bytes(lines + b"source1\n")  # what follows may change
+    resumed, _ = run(translate, source, tmp_path / "out", existing="resume")
+
+    assert resumed == run(translate, source, tmp_path / "whole")[0]
+
+
+def test_an_output_without_a_known_beginning_is_not_resumed(translate, source, tmp_path):
+    whole, _ = run(translate, source, tmp_path / "out")
+    assert run(translate, source, tmp_path / "out", existing="resume") == (whole, [])
+    for content in (whole[:-1], b"x\n" * (len(LINES) + 1)):
+        (tmp_path / "out").write_bytes(content)
+        with pytest.raises(ValueError, match=r"complete or have out.unfinished beside it"):
+            run(translate, source, tmp_path / "out", existing="resume")
+        assert (tmp_path / "out").read_bytes() == content
+
+
+def test_an_output_that_has_lost_lines_is_not_resumed(translate, source, tmp_path):
+    interrupt(translate, source, tmp_path / "out", chunks=2)
+    (tmp_path / "out").write_bytes(b"")
+    with pytest.raises(ValueError, match="must hold what was written"):
+        run(translate, source, tmp_path / "out", existing="resume")
+    (tmp_path / "out").unlink()  # whoever removes it wants it anew
+
+    resumed, _ = run(translate, source, tmp_path / "out", existing="resume")
+
+    assert resumed == run(translate, source, tmp_path / "whole")[0]
+
+
+def test_a_damaged_file_beside_the_output_is_named(translate, source, tmp_path):
+    interrupt(translate, source, tmp_path / "out", chunks=1)
+    (tmp_path / "out.unfinished").write_text("{")
+
+    with pytest.raises(ValueError, match=r"out.unfinished must be as it was written.*--force"):
         run(translate, source, tmp_path / "out", existing="resume")
 
-    assert (tmp_path / "out").read_bytes() == b"x\n" * (len(LINES) + 1)
+
+def test_a_device_takes_translations_too(translate, source):
+    assert run(translate, source, Path("/dev/null"))[0] == b""
+    assert not Path("/dev/null.unfinished").exists()
 
 
 def test_nothing_is_overwritten_unasked(translate, source, tmp_path):
@@ -189,13 +242,6 @@ def test_nothing_is_overwritten_unasked(translate, source, tmp_path):
     assert run(translate, source, tmp_path / "out", existing="replace")[0].count(b"\n") == len(
         LINES
     )
-
-
-def test_bad_utf_8_is_named_by_file_and_byte(tmp_path):
-    (tmp_path / "in").write_bytes("é\nabc".encode() + b"\xff\n")
-
-    with pytest.raises(ValueError, match=r"in must be UTF-8, got 0xff at byte 6 "):
-        count_lines([tmp_path / "in"])
 
 
 def test_wishes_that_exclude_each_other_are_refused(translate, source, tmp_path):
@@ -225,3 +271,21 @@ def test_int8_is_for_our_models(toy_models, toy_tokenizer, tmp_path):
 
     with pytest.raises(ValueError, match="int8 needs a vanilla-transformer model, got Marian"):
         load_translator(str(tmp_path), "int8")
+
+
+@pytest.mark.parametrize("name", ["no/such/folder", "./none", "", "empty", "file"])
+def test_a_model_that_is_no_folder_of_one_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("{}")
+
+    with pytest.raises(ValueError, match=f"must be a folder with a config.json .* got '{name}'"):
+        load_translator(name)
+
+
+def test_a_model_without_a_tokenizer_is_refused(toy_models, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    toy_models["ours"].save_pretrained(tmp_path)
+
+    with pytest.raises(ValueError, match=r"must hold a tokenizer \(save one there with tokenizer"):
+        load_translator(str(tmp_path))

@@ -1,5 +1,6 @@
 """Several processes write what one process writes."""
 
+import os
 import sys
 from dataclasses import dataclass
 from threading import Barrier, Thread
@@ -7,9 +8,9 @@ from threading import Barrier, Thread
 import pytest
 from scripts.fresh_process import REPOSITORY, run_fresh
 from test_accelerate import TWO_PROCESSES
-from test_translate import LINES, NBEST, run
+from test_translate import LINES, NBEST, interrupt, run
 
-from vanilla_transformer import translate as translate_module
+from vanilla_transformer import line_chunks
 from vanilla_transformer.translate import Options
 from vanilla_transformer.translate_in_parallel import (
     join_processes,
@@ -38,7 +39,7 @@ def source(tmp_path):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(translate_module, "CHUNK_LINES", 3)
+    monkeypatch.setattr(line_chunks, "CHUNK_LINES", 3)
 
 
 def run_together(num_processes, *task):
@@ -66,27 +67,35 @@ def test_the_output_is_that_of_one_process(num_processes, options, translate, so
 
 def test_interrupted_parts_are_continued(translate, source, tmp_path):
     expected, _ = run(translate, source, tmp_path / "expected")
+    for rank, num_steps in enumerate([2, 3]):  # one within its chunks, one at their end
+        process = Process(rank, 2, Barrier(1))
+        steps = translate_in_parallel(process, translate, [source], tmp_path / "out", Options())
+        for _ in range(num_steps):
+            next(steps)
+        steps.close()
     first, second = name_parts(tmp_path / "out", 2)
-    lines = expected.split(b"\n")
-    first.write_bytes(b"\n".join([*lines[:3], *lines[6:8]]))
-    second.write_bytes(b"\n".join([*lines[3:6], b""]))
+    assert first.stat().st_size > 0
+    assert second.stat().st_size > 0
 
     run_together(2, translate, [source], tmp_path / "out", Options(), "resume")
     run_together(2, translate, [source], tmp_path / "out", Options(), "resume")  # nothing to do
 
     assert (tmp_path / "out").read_bytes() == expected
-    assert not first.exists()
+    assert {file.name for file in tmp_path.iterdir()} == {"in", "expected", "out"}
 
 
 def test_what_cannot_be_shared_is_refused(translate, source, tmp_path):
     def attempt(*task):
         return list(translate_in_parallel(Process(0, 1, Barrier(1)), translate, *task))
 
-    with pytest.raises(ValueError, match="need --output and files"):
+    with pytest.raises(ValueError, match="need --output, got stdout"):
         attempt([source], None, Options())
-    with pytest.raises(ValueError, match="need --output and files"):
+    with pytest.raises(ValueError, match="can be read again, got -"):
         attempt([], tmp_path / "out", Options())
-    (tmp_path / "out").write_bytes(b"half\n")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match=r"can be read again, got .*pipe"):
+        attempt([source, tmp_path / "pipe"], tmp_path / "out", Options())
+    interrupt(translate, source, tmp_path / "out", chunks=1)
     with pytest.raises(ValueError, match="must be resumed by one process"):
         attempt([source], tmp_path / "out", Options(), "resume")
     (tmp_path / "out").rename(tmp_path / "out.part-1-of-1")

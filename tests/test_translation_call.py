@@ -62,10 +62,12 @@ def test_a_bad_element_is_named_or_recorded(bad, translate):
         list(translate(iter(texts)))
     results = translate(texts, on_error="record", batch_size=2)
 
-    assert "inputs[2]" in results[2].pop("error")
+    complaint = results[2].pop("error")
+    assert "inputs[2]" in complaint
+    assert "on_error" not in complaint
     assert results[2] == {}
     assert results[:2] + results[3:] == translate([LINE, OTHER, "source4"])
-    with pytest.raises(ValueError, match=r"inputs\[0\]"):
+    with pytest.raises(ValueError, match=r"inputs\[0\] .* Or pass on_error='record'"):
         translate(bad)
 
 
@@ -73,6 +75,19 @@ def test_a_bad_element_is_named_or_recorded(bad, translate):
 def test_an_unknown_choice_is_refused(wrong, translate):
     with pytest.raises(ValueError, match="must be one of"):
         translate(LINE, **wrong)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "batch_tokens"])
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, "4"])
+def test_a_batch_of_nothing_is_refused(wrong, name, translate):
+    with pytest.raises(
+        ValueError, match=f"{name} must be a whole number of at least 1, got {wrong!r}"
+    ):
+        translate(TEXTS, **{name: wrong})
+
+
+def test_the_score_of_an_empty_text_is_a_float(translate):
+    assert isinstance(translate("", return_scores=True)[0]["score"], float)
 
 
 def hammer(translate, calls):

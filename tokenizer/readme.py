@@ -4,9 +4,10 @@ from string import Template
 
 from transformers import PreTrainedTokenizerFast
 
+from vanilla_transformer.parallel_text import Corpus
+
 from .byte_pairs import UNUSED
 from .measures import Measures
-from .parallel_text import Corpus
 
 TEXT = Template("""\
 # A byte-level BPE tokenizer for $languages

@@ -17,8 +17,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 import vanilla_transformer  # noqa: F401 - AutoTokenizer then knows our class
 from tokenizer.byte_pairs import ALPHABET
 from tokenizer.measures import Measures, measure
-from tokenizer.parallel_text import find_corpora
 from tokenizer.train import Options, count_words, report_skipped
+from vanilla_transformer.parallel_text import find_corpora
 
 # A byte that prints in Latin-1 is its own letter; the others got those from U+0100 on, in order.
 PRINTABLE = [ord(letter) for letter in ALPHABET if ord(letter) < 256]

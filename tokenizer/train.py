@@ -16,9 +16,9 @@ from transformers import PreTrainedTokenizerFast
 from tokenizer.bundle import claim_folder, write_bundle
 from tokenizer.byte_pairs import SMALLEST_VOCABULARY, learn_tokenizer
 from tokenizer.measures import measure
-from tokenizer.parallel_text import Corpus, Pair, find_corpora
 from tokenizer.readme import describe_bundle
 from tokenizer.word_counts import WordCounts
+from vanilla_transformer.parallel_text import Corpus, Pair, find_corpora
 
 PAIRS_AT_ONCE = 1_000
 MOST = 2**24  # beyond, a number was mistyped

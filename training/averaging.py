@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from training.checkpoint_files import MANIFEST, sync_files, sync_folder
+from training.checkpoint_files import MANIFEST, CheckpointError, sync_files, sync_folder
 
 WEIGHTS = "model*.safetensors"  # one file, or the parts of a large model
 NOT_OF_THE_AVERAGE = (WEIGHTS, "*.index.json", MANIFEST, "training")
@@ -30,6 +30,10 @@ def write_average(folders: Sequence[Path], output: Path) -> None:
         sync_files(staged)
         staged.rename(output)
         sync_folder(output.parent)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"the average must be writable, got {error} at {output}: give it space and permission."
+        ) from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
 

@@ -96,14 +96,14 @@ def find_damage(folder: Path, *, reads_all: bool = True) -> list[str]:
 
 
 def _damage_of(path: Path, record: FileRecord, *, reads_all: bool) -> str | None:
-    if not path.is_file():
-        return "is missing"
-    size = path.stat().st_size
-    if size != record.size:
-        return f"has {size:,} of {record.size:,} bytes" if size else "is empty"
     try:
+        size = path.stat().st_size
+        if size != record.size:
+            return f"has {size:,} of {record.size:,} bytes" if size else "is empty"
         if reads_all and _sha256(path) != record.sha256:
             return "was altered after it was written: its sha256 is another"
+    except FileNotFoundError:
+        return "is missing"
     except OSError as error:
         return f"cannot be read: {error}"
     return None

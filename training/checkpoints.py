@@ -66,7 +66,7 @@ class Checkpoints:
         self.folder = folder
         self.keep_last = keep_last
         self.keep_best = keep_best
-        self._read_whole: set[Path] = set()  # checked here to the last byte: later, sizes suffice
+        self._read_whole: set[Path] = set()
 
     def save(
         self,
@@ -102,14 +102,18 @@ class Checkpoints:
         return self.staged(step)
 
     def commit(self, step: int, score: float | None = None) -> Checkpoint:
-        """Turn what was staged into a checkpoint, in one step, and let older ones go."""
+        """Turn what was staged into a checkpoint, in one step, and let older ones go.
+
+        Saved once more without a score, a step keeps the one it had.
+        """
+        folder = self.folder / f"step-{step:08d}"
+        score = _score_of(folder) if score is None else float(score)
         if score is not None and not math.isfinite(score):
             score = None
-        folder = self.folder / f"step-{step:08d}"
         with self._all_or_nothing(step):
             write_manifest(self.staged(step), step, score)
             sync_files(self.staged(step))
-            if folder.exists():  # it was damaged, or is saved once more, now with a score
+            if folder.exists():  # it was damaged, or the run resumed there
                 folder.rename(self.folder / f"{REPLACED}{folder.name}")
             self.staged(step).rename(folder)
             sync_folder(self.folder)
@@ -154,21 +158,14 @@ class Checkpoints:
     def _whole(self, folders: Iterable[Path]) -> Iterator[Checkpoint]:
         """Check one after the other, only as far as somebody asks."""
         for folder in folders:
-            if damages := find_damage(folder):
-                logger.warning(
-                    "%s is damaged: %s. Another checkpoint takes its place.",
-                    folder,
-                    "; ".join(damages),
-                )
-                continue
-            self._read_whole.add(folder)
-            manifest = read_manifest(folder)
-            yield Checkpoint(folder, manifest.step, manifest.score)
+            if self._is_whole(folder):
+                manifest = read_manifest(folder)
+                yield Checkpoint(folder, manifest.step, manifest.score)
 
     def _rotate(self, step: int) -> None:
         """Delete what is neither among the last nor among the best of the steps until this one."""
         candidates = [path for path in self._newest_first() if _step_of(path) <= step]
-        whole = [path for path in candidates if self._is_whole(path)]
+        whole = [path for path in candidates if self._is_whole(path, trusts_sizes=True)]
         kept = {*whole[: self.keep_last], *_highest_first(whole)[: self.keep_best]}
         for folder in candidates:
             if folder not in kept:
@@ -176,12 +173,16 @@ class Checkpoints:
                 self._remove(folder)
         self._delete_leftovers()
 
-    def _is_whole(self, folder: Path) -> bool:
-        """A full check the first time this process meets a folder, its sizes from then on."""
-        is_whole = not find_damage(folder, reads_all=folder not in self._read_whole)
-        if is_whole:
-            self._read_whole.add(folder)
-        return is_whole
+    def _is_whole(self, folder: Path, *, trusts_sizes: bool = False) -> bool:
+        """Read all of a folder, or look at its sizes if this process once read it all."""
+        reads_all = not (trusts_sizes and folder in self._read_whole)
+        if damages := find_damage(folder, reads_all=reads_all):
+            logger.warning(
+                "%s is damaged: %s. Other checkpoints take its place.", folder, "; ".join(damages)
+            )
+            return False
+        self._read_whole.add(folder)
+        return True
 
     def _delete_leftovers(self) -> None:
         """Delete what killed runs and interrupted rotations left, unless it is a checkpoint."""
@@ -235,15 +236,15 @@ def _step_of(folder: Path) -> int:
     return int(folder.name.rpartition("-")[2])
 
 
+def _score_of(folder: Path, if_damaged: float | None = None) -> float | None:
+    try:
+        return read_manifest(folder).score
+    except ValueError:
+        return if_damaged
+
+
 def _highest_first(folders: Iterable[Path]) -> list[Path]:
-    """Those with a score, the later one first where two are equal; damaged ones come before all."""
-    scored = []
-    for folder in folders:
-        try:
-            manifest = read_manifest(folder)
-        except ValueError:  # whoever checks it will warn
-            scored.append((math.inf, 0, folder))
-            continue
-        if manifest.score is not None:
-            scored.append((manifest.score, manifest.step, folder))
-    return [folder for *_, folder in sorted(scored, reverse=True)]
+    """Those that have a score, the later first of two equals; unreadable ones, to be warned of."""
+    scores = {folder: _score_of(folder, if_damaged=math.inf) for folder in folders}
+    scored = [(score, folder) for folder, score in scores.items() if score is not None]
+    return [folder for _, folder in sorted(scored, key=lambda pair: pair[0], reverse=True)]

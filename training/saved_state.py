@@ -35,7 +35,7 @@ def load_state(path: Path) -> Any:
     text = path.with_name(f"{path.name}.json").read_text(encoding="utf-8")
     with safe_open(path.with_name(f"{path.name}.safetensors"), framework="pt") as saved:
         # A copy: what safe_open gives still lies in the file, which rotation will remove.
-        tensors = {name: saved.get_tensor(name) for name in saved.keys()}  # noqa: SIM118
+        tensors = {name: saved.get_tensor(name).clone() for name in saved.keys()}  # noqa: SIM118
     return _from_json(json.loads(text), tensors)
 
 

@@ -3,16 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .registration import register
-from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 if TYPE_CHECKING:
+    from .configuration_vanilla_transformer import VanillaTransformerConfig
     from .modeling_vanilla_transformer import (
         VanillaTransformerForConditionalGeneration,
         VanillaTransformerModel,
         VanillaTransformerPreTrainedModel,
     )
+    from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 __all__ = [
     "VanillaTransformerConfig",
@@ -21,14 +21,19 @@ __all__ = [
     "VanillaTransformerPreTrainedModel",
     "VanillaTransformerTokenizer",
 ]
+MODULES = {
+    "VanillaTransformerConfig": ".configuration_vanilla_transformer",
+    "VanillaTransformerTokenizer": ".tokenization_vanilla_transformer",
+}
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import the models when they are first named."""
+    """Import a class when it is first named."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(".modeling_vanilla_transformer", __name__), name)
+    module = MODULES.get(name, ".modeling_vanilla_transformer")
+    return getattr(import_module(module, __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 
 
@@ -26,11 +25,12 @@ class AwaitedImport(MetaPathFinder, Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the other finders find, with this object in the place of its loader."""
+        """What the finders behind it find, with this object in the place of its loader."""
         if name != self.name or self not in sys.meta_path:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
+        others = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((found for found in specs if found is not None), None)
         if spec is not None:
             self.loader, spec.loader = spec.loader, self
         return spec
@@ -45,4 +45,6 @@ class AwaitedImport(MetaPathFinder, Loader):
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
         self.act()

@@ -17,7 +17,6 @@ from .target_decoder import TargetDecoder
 NEVER = -1e9  # the score of what does not exist
 ROWS_AT_ONCE = 16  # of logits: what fits a cache is not written to memory
 CHUNK = 128  # words, among which only the best can be among the best of all
-FULL = 0.75  # finished sentences leave the batch when so few are left
 
 
 class StandardPenalty(float):
@@ -105,10 +104,8 @@ class BeamSearch:
     def _continuations(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """The best next words of all beams together: their scores, the words, and the beams."""
         vocab_size = self.decoder.packed.vocab_size
-        states, head = (
-            self.decoder.step(self.beams[:, :, self.length - 1]),
-            self.decoder.packed.head,
-        )
+        states = self.decoder.step(self.beams[:, :, self.length - 1])
+        head = self.decoder.packed.head
         per_beam = min(count, vocab_size)
         if self.options.process is None:
             found = [
@@ -156,7 +153,7 @@ class BeamSearch:
         self.finished = targets.gather(1, _along(chosen, targets))
 
     def _close(self, has_ended: Tensor) -> None:
-        """Keep the result of sentences whose open beams cannot win any more; drop them at times."""
+        """Keep the result of sentences whose open beams cannot win any more, and drop them."""
         if not self.any_finished:
             return
         closing = self.is_open & (has_ended | ~self._can_improve())
@@ -166,8 +163,7 @@ class BeamSearch:
         self.best[places] = self.finished[closing, : self.options.num_returned]
         self.best_scores[places] = self.finished_scores[closing, : self.options.num_returned]
         self.is_open &= ~closing
-        is_thin = int(self.is_open.sum()) <= FULL * len(self.is_open)
-        if not self.is_open.any() or (is_thin and self.options.process is None):
+        if not self.is_open.any() or self.options.process is None:
             self._keep(self.is_open.nonzero().squeeze(1))
 
     def _can_improve(self) -> Tensor:
@@ -211,7 +207,7 @@ def greedy_search(
         is_open = is_open & ~torch.isin(words, options.ends) & (length + 1 < limits[sentences])
         if not is_open.any():
             break
-        if options.process is None and int(is_open.sum()) <= FULL * len(is_open):
+        if options.process is None and not is_open.all():
             decoder.keep(is_open.nonzero().squeeze(1))
             sentences, is_open = sentences[is_open], is_open[is_open]
     return targets

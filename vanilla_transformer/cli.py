@@ -12,6 +12,18 @@ import typer
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
+# What several commands take.
+BatchTokens = Annotated[
+    int, typer.Option(min=1, help="Source tokens translated at once, padding counted.")
+]
+Beam = Annotated[
+    int | None, typer.Option(min=1, help="Beam size; default: the model's own. 1: greedy.")
+]
+Precision = Annotated[
+    Literal["bfloat16", "float32", "int8"],
+    typer.Option(help="Precision; int8 is for CPUs, and a little less exact."),
+]
+
 
 @app.callback()
 def vanilla_transformer() -> None:
@@ -24,22 +36,15 @@ def translate(  # noqa: PLR0913 - a parameter an option
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILE]...", help="Text in UTF-8, a sentence or more a line; default: stdin."
+            metavar="FILE", help="Text in UTF-8, a sentence or more a line; default, and -: stdin."
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="File for the translations; default: stdout.")
+        Path | None, typer.Option(help="File for the translations; default, and -: stdout.")
     ] = None,
-    batch_tokens: Annotated[
-        int, typer.Option(min=1, help="Source tokens translated at once, padding counted.")
-    ] = 4_096,
-    beam: Annotated[
-        int | None, typer.Option(min=1, help="Beam size; default: the model's own. 1: greedy.")
-    ] = None,
-    dtype: Annotated[
-        Literal["bfloat16", "float32", "int8"],
-        typer.Option(help="Precision; int8 is for CPUs, and a little less exact."),
-    ] = "float32",
+    batch_tokens: BatchTokens = 4_096,
+    beam: Beam = None,
+    dtype: Precision = "float32",
     n_best: Annotated[
         int, typer.Option(min=1, help="Translations, so output lines, for each line.")
     ] = 1,
@@ -52,14 +57,17 @@ def translate(  # noqa: PLR0913 - a parameter an option
     ] = False,
     format: Annotated[
         Literal["text", "jsonl", "tsv"],
-        typer.Option(help="Of the output; tsv: text, score, alignment."),
+        typer.Option(
+            help="Of the output; tsv: text, score, alignment as source start-end:target start-end."
+        ),
     ] = "text",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an --output that was interrupted.")
+        bool, typer.Option("--resume", help="Continue an --output of the same input and options.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace --output.")] = False,
 ) -> None:
     """Translate text line by line: n lines in, n lines out, blank lines kept."""
+    output = None if output == Path("-") else output
     if resume and (force or output is None):
         raise typer.BadParameter("--resume needs an --output, and no --force.")
     if format == "text" and (scores or alignment):
@@ -67,10 +75,13 @@ def translate(  # noqa: PLR0913 - a parameter an option
     if beam is not None and n_best > beam:
         raise typer.BadParameter("--n-best must be at most --beam.")
     with refusals():
-        from .translate import Options, check_paths, count_lines, load_translator, translate_files
+        from .line_chunks import count_lines
+        from .steady_memory import keep_few_products
+        from .translate import Options, check_paths, load_translator, translate_files
         from .translate_in_parallel import join_processes, translate_in_parallel
 
         options = Options(batch_tokens, beam, n_best, scores, alignment, format)
+        keep_few_products()
         existing: Literal["refuse", "replace", "resume"] = "refuse"
         if resume or force:
             existing = "resume" if resume else "replace"
@@ -87,12 +98,75 @@ def translate(  # noqa: PLR0913 - a parameter an option
             )
 
 
-def report(steps: Iterator, total: int | None, *, hide: bool = False) -> None:
+@app.command()
+def evaluate(  # noqa: PLR0913 - a parameter an option
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="Text in UTF-8, plain or .gz; or a pair a line: .tsv, .jsonl."
+        ),
+    ],
+    reference: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[REFERENCE]", help="Its translations, detokenised; not for .tsv, .jsonl."
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Folder or name on the Hub; may be repeated.")
+    ] = None,
+    hypotheses: Annotated[
+        list[Path] | None, typer.Option(help="Translations made elsewhere; may be repeated.")
+    ] = None,
+    languages: Annotated[str, typer.Option(help="Source and target in .jsonl.")] = "en,de",
+    batch_tokens: BatchTokens = 4_096,
+    beam: Beam = None,
+    dtype: Precision = "float32",
+    tokenize: Annotated[
+        str, typer.Option(help="How BLEU finds words: 13a, intl, char, zh, none, ...")
+    ] = "13a",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    resamples: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 1_000,
+    format: Annotated[Literal["text", "json"], typer.Option(help="Of the report.")] = "text",
+    save_translations: Annotated[
+        Path | None, typer.Option(help="New folder for what the models write.")
+    ] = None,
+) -> None:
+    """BLEU and chrF with confidence; of several systems, compared with the first by bootstrap."""
+    if not model and not hypotheses:
+        raise typer.BadParameter("evaluate needs a --model or --hypotheses.")
+    with refusals():
+        from .model_comparison import Task, compare_models
+        from .score_report import FORMATS
+        from .steady_memory import keep_few_products
+
+        keep_few_products()
+        task = Task(
+            source=source,
+            reference=reference,
+            languages=languages,
+            models=model or [],
+            hypotheses=hypotheses or [],
+            batch_tokens=batch_tokens,
+            beam=beam,
+            dtype=dtype,
+            tokenize=tokenize,
+            lowercase=lowercase,
+            resamples=resamples,
+            save_translations=save_translations,
+        )
+        comparison = compare_models(task, report)
+        typer.echo(FORMATS[format](task, comparison))
+
+
+def report(
+    steps: Iterator, total: int | None, name: str | None = None, *, hide: bool = False
+) -> None:
     """Say on stderr how far it is and how fast it goes."""
     from tqdm import tqdm
 
     started, num_tokens = time.perf_counter(), 0
-    with tqdm(total=total, unit="lines", unit_scale=True, disable=hide) as bar:
+    with tqdm(total=total, unit="lines", unit_scale=True, disable=hide, desc=name) as bar:
         for step in steps:
             if not step.tokens:
                 bar.initial += step.lines  # they took no time
@@ -110,7 +184,7 @@ def refusals() -> Iterator[None]:
     except BrokenPipeError:  # nobody reads on; Python must not find that out again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from None
 

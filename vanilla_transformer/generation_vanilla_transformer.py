@@ -6,29 +6,24 @@ loops, with the same penalty, the same limits and so the same results.
 """
 
 import copy
-from collections.abc import Iterator
+from numbers import Integral
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import Cache, GenerationConfig
 from transformers.generation import (
-    EosTokenCriteria,
-    GenerateBeamEncoderDecoderOutput,
     GenerationMixin,
     GenerationMode,
     LogitsProcessorList,
-    MaxLengthCriteria,
-    StoppingCriteria,
     StoppingCriteriaList,
 )
 
-from .beam_search import BeamSearch, GnmtPenalty, SearchOptions, StandardPenalty, greedy_search
+from .beam_search import GnmtPenalty, StandardPenalty
 from .fast_linear import laid_out_linears
+from .generation_call import GenerationCall
 from .packed_linear import Int8Linear
 from .packed_model import is_packable, packed_model
-from .target_decoder import TargetDecoder
 
 # Section 6.1 of the paper. `max_extra_tokens`: how much longer than its source a target may be.
 PAPER_DECODING: dict[str, Any] = {
@@ -38,24 +33,15 @@ PAPER_DECODING: dict[str, Any] = {
     "early_stopping": "never",  # but when no open beam can win
     "max_extra_tokens": 50,
 }
-# What a caller names who wants one beam, and what if several; see `wants_one_beam`.
+# Settings that speak for one beam, and those that speak for several; see `wants_one_beam`.
 ONE_BEAM = {
-    "do_sample",
-    "streamer",
-    "assistant_model",
-    "prompt_lookup_num_tokens",
-    "compile_config",
+    *("do_sample", "streamer", "compile_config"),
+    *("assistant_model", "prompt_lookup_num_tokens"),
 }
 BEAMS = {"num_beams", "length_penalty", "length_penalty_type", "early_stopping"}
+LEAST = {"num_beams": 1, "num_return_sequences": 1, "max_extra_tokens": 0}  # of whole numbers
 OWN_MODES = {GenerationMode.GREEDY_SEARCH, GenerationMode.BEAM_SEARCH}
 PENALTIES = {"gnmt": GnmtPenalty, "standard": StandardPenalty}
-PLAIN_INPUTS = {
-    "attention_mask",
-    "encoder_outputs",
-    "use_cache",
-    "logits_to_keep",
-}
-SENTENCES_AT_ONCE = 32  # on a CPU: more do not fit its caches
 
 
 def paper_decoding(generation_config: GenerationConfig) -> None:
@@ -64,29 +50,18 @@ def paper_decoding(generation_config: GenerationConfig) -> None:
     generation_config._from_model_config = False  # from such ones the library loads no own entries
 
 
-class SourceLengthCriteria(StoppingCriteria):
-    """Stops each target at a length of its own."""
-
-    def __init__(self, limits: Tensor) -> None:
-        self.limits = limits
-
-    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
-        limits = self.limits.repeat_interleave(len(input_ids) // len(self.limits))
-        return input_ids.shape[1] >= limits.to(input_ids.device)
-
-
 class VanillaTransformerGenerationMixin(GenerationMixin):
     """The library's `generate` with the paper's penalty and limits, and a faster search."""
 
     def to_int8(self) -> Self:
         """Turn the weights of all linear layers into 8-bit integers: for translation on a CPU.
 
-        The model takes a quarter of the memory and translates about twice as fast, a little less
-        exactly. It cannot be trained or saved any more.
+        They take a quarter of their memory, and the model translates faster, a little less exactly.
+        It cannot be trained or saved any more.
         """
         if self.device.type != "cpu":
             raise ValueError(f"to_int8() needs a model on a CPU, got one on {self.device}.")
-        self.eval().float()
+        self.eval().float().requires_grad_(False)
         for module in list(self.modules()):
             for name, child in module.named_children():
                 if isinstance(child, nn.Linear):
@@ -107,7 +82,9 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         Such ways are `do_sample` (False too: then the most probable word is taken), a `streamer`,
         an assistant or prompt lookup, and a `compile_config`. Naming `num_beams` overrules them.
         """
-        if wants_one_beam({**getattr(generation_config, "__dict__", {}), **kwargs}):
+        settings = {**getattr(generation_config, "__dict__", {}), **kwargs}
+        refuse_wrong_numbers(settings)
+        if wants_one_beam(settings):
             if generation_config is None:
                 kwargs["num_beams"] = 1
             else:
@@ -202,7 +179,9 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
                 f"length_penalty_type must be one of {', '.join(PENALTIES)}, got {kind!r}."
             )
         generation_config.length_penalty = PENALTIES[kind](generation_config.length_penalty)
-        call = Call(self, input_ids, logits_processor, stopping_criteria, generation_config, kwargs)
+        call = GenerationCall(
+            self, input_ids, logits_processor, stopping_criteria, generation_config, kwargs
+        )
         if call.is_plain():
             return call.beam_search()
         self._prepare_default_cache(generation_config, kwargs)
@@ -224,7 +203,9 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         generation_config: GenerationConfig,
         **kwargs: Any,
     ) -> Any:
-        call = Call(self, input_ids, logits_processor, stopping_criteria, generation_config, kwargs)
+        call = GenerationCall(
+            self, input_ids, logits_processor, stopping_criteria, generation_config, kwargs
+        )
         if call.is_plain() and not generation_config.return_dict_in_generate:
             return call.greedy_search()
         self._prepare_default_cache(generation_config, kwargs)
@@ -233,139 +214,17 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         )
 
 
+def refuse_wrong_numbers(settings: dict[str, Any]) -> None:
+    """A clear error for what the library takes, and stumbles over later or never."""
+    for name, least in LEAST.items():
+        value = settings.get(name)
+        if value is not None and not (isinstance(value, Integral) and int(value) >= least):
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
 def wants_one_beam(settings: dict[str, Any]) -> bool:
     """Whether a call that names these settings says how, but nothing of the default's beams."""
     named = {name for name, value in settings.items() if value is not None}
     wants_several = "num_return_sequences" in named and settings["num_return_sequences"] > 1
     can_be_one = settings.get("do_sample") or not wants_several
     return bool(named & ONE_BEAM) and not named & BEAMS and can_be_one
-
-
-class Call:
-    """One call to `generate`, as the library prepared it: a row for each beam of each sentence."""
-
-    def __init__(
-        self,
-        model: Any,
-        input_ids: Tensor,
-        processors: LogitsProcessorList,
-        criteria: StoppingCriteriaList,
-        config: GenerationConfig,
-        inputs: dict[str, Any],
-    ) -> None:
-        self.model, self.config, self.inputs = model, config, inputs
-        self.processors, self.stopping_criteria = processors, criteria
-        self.num_beams = config.num_beams or 1
-        self.start = input_ids[:: self.num_beams]
-
-    def limits(self) -> Tensor:
-        """The length of the longest target that each sentence may have, its start included."""
-        limits = torch.full_like(self.start[:, 0], self.config.max_length)
-        mask, extra = self.inputs.get("attention_mask"), self.config.max_extra_tokens
-        if mask is None or extra is None:
-            return limits
-        source_lengths = mask[:: self.num_beams].sum(dim=1).to(limits)
-        return limits.minimum(self.start.shape[1] + source_lengths + extra)
-
-    def criteria(self) -> StoppingCriteriaList:
-        """What stops the library's loops: the caller's criteria, and a limit for each sentence."""
-        return StoppingCriteriaList([*self.stopping_criteria, SourceLengthCriteria(self.limits())])
-
-    def is_plain(self) -> bool:
-        """Whether it asks for nothing but words, of a model that is as it was built."""
-        config = self.config
-        asked = {
-            name for name, value in self.inputs.items() if value is not None and value is not False
-        }
-        return (
-            asked <= PLAIN_INPUTS
-            and self.start.shape[1] == 1
-            and not (config.do_sample or config.output_scores or config.output_logits)
-            and config.use_cache
-            and all(
-                type(one) in (MaxLengthCriteria, EosTokenCriteria) for one in self.stopping_criteria
-            )
-            and is_packable(self.model)
-        )
-
-    def beam_search(self) -> Any:
-        """The best targets, as the library's beam search returns them."""
-        options = self._options()
-        found = [
-            (rows, *BeamSearch(decoder, start, limits, options).run())
-            for rows, decoder, start, limits in self._parts()
-        ]
-        sequences = self._collect([(rows, targets) for rows, targets, _ in found]).flatten(0, 1)
-        if not self.config.return_dict_in_generate:
-            return sequences
-        scores = torch.cat([scores for *_, scores in found])
-        order = torch.cat([rows for rows, *_ in found]).argsort()
-        return GenerateBeamEncoderDecoderOutput(
-            sequences=sequences, sequences_scores=scores[order].flatten()
-        )
-
-    def greedy_search(self) -> Tensor:
-        """The targets of most probable words."""
-        options = self._options()
-        return self._collect(
-            [
-                (rows, greedy_search(decoder, start, limits, options))
-                for rows, decoder, start, limits in self._parts()
-            ]
-        )
-
-    def _options(self) -> SearchOptions:
-        config = self.config
-        ends = config._eos_token_tensor
-        padding = config._pad_token_tensor
-        if ends is None:
-            ends = self.start.new_empty(0)
-        if self.num_beams > 1:  # the library's filler: where padding is word 0, the end
-            padding = padding or (ends[0] if len(ends) else -1)
-        return SearchOptions(
-            num_beams=self.num_beams,
-            num_returned=config.num_return_sequences,
-            ends=ends,
-            filler=int(padding) if padding is not None else 0,
-            penalty=config.length_penalty,
-            early_stopping=config.early_stopping,
-            process=self.processors if len(self.processors) else None,
-        )
-
-    def _parts(self) -> Iterator[tuple[Tensor, TargetDecoder, Tensor, Tensor]]:
-        """Sentences of similar length, a few at a time, and a decoder that has read them."""
-        source = self.inputs["encoder_outputs"][0][:: self.num_beams]
-        mask, limits = self.inputs.get("attention_mask"), self.limits()
-        lengths = torch.full_like(limits, source.shape[1])
-        if mask is not None:
-            mask = mask[:: self.num_beams]
-            lengths = source.shape[1] - mask.flip(1).argmax(dim=1)  # up to the last real word
-        packed = packed_model(self.model).decoder
-        is_whole = len(self.processors) or source.device.type != "cpu"
-        order = torch.arange(len(source), device=source.device)
-        if not is_whole:
-            order = lengths.argsort(descending=True, stable=True)
-        for rows in order.split(len(order) if is_whole else SENTENCES_AT_ONCE):
-            length = int(lengths[rows].max())
-            decoder = TargetDecoder(
-                packed,
-                source[rows, :length],
-                None if mask is None else mask[rows, :length],
-            )
-            yield rows, decoder, self.start[rows, 0], limits[rows]
-
-    def _collect(self, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """The targets of all parts in the order of their sentences, as long as the longest."""
-        options = self._options()
-        width = max(targets.shape[-1] for _, targets in parts)
-        padded = [
-            functional.pad(targets, (0, width - targets.shape[-1]), value=options.filler)
-            for _, targets in parts
-        ]
-        order = torch.cat([rows for rows, _ in parts]).argsort()
-        targets = torch.cat(padded)[order]
-        is_end = torch.isin(targets[..., 1:], options.ends)
-        first_end = is_end.int().argmax(dim=-1) + 2
-        limits = self.limits().view(-1, *[1] * (targets.dim() - 2))
-        lengths = first_end.where(is_end.any(dim=-1), limits).minimum(limits)
-        return targets[..., : int(lengths.max())]

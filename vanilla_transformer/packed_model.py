@@ -68,7 +68,7 @@ def is_packable(model: Any) -> bool:
 def _is_plain_module(module: nn.Module) -> bool:
     # The library's own hooks, which it never removes, only record what a call asks for.
     hooks = {hook.__module__ for hook in module._forward_hooks.values()} - {RECORDER}
-    is_watched = hooks or module._forward_pre_hooks or "_hf_hook" in module.__dict__
+    is_watched = hooks or module._forward_pre_hooks
     replaced = module.__dict__.get("forward")  # by the method itself: tools that put it back
     is_own = replaced is None or getattr(replaced, "__func__", None) is type(module).forward
     # accelerate's mixed precision keeps the original of a forward that it replaces.

@@ -100,7 +100,8 @@ class TranslationPipeline(Pipeline):
             isinstance(inputs, Iterable | Dataset)
         )
         reads_one = (is_lazy and not is_single) or ONE_BY_ONE & generating.keys()
-        size = batch_size or self._batch_size or (1 if reads_one else BATCH_SIZE)
+        sizes = batch_size, self._batch_size, 1 if reads_one else BATCH_SIZE
+        size = next(size for size in sizes if size is not None)
         call = Call(self, size, reading, generating, writing, records_errors, batch_tokens)
         if is_single:
             return next(call.results([inputs]))
@@ -130,18 +131,23 @@ class TranslationPipeline(Pipeline):
                 if choice not in choices:
                     raise ValueError(f"{name} must be one of {choices}, got {choice!r}.")
         if stop_sequence is not None:
-            with tokenizer_lock:
-                ids = self.tokenizer.encode(stop_sequence, add_special_tokens=False)
-            if len(ids) > 1:
-                told = f"stop_sequence must be one token, got {len(ids)}: only the first one stops."
-                warnings.warn(told, UserWarning, stacklevel=3)
-            wishes["eos_token_id"] = ids[0]
+            wishes["eos_token_id"] = self._stop_token(stop_sequence)
         writing = {name: wishes.pop(name) for name in WRITING if name in wishes}
         return (
             {name: value for name, value in reading.items() if value is not None},
             wishes,
             writing,
         )
+
+    def _stop_token(self, stop_sequence: str) -> int:
+        with tokenizer_lock:
+            ids: list[int] = self.tokenizer.encode(stop_sequence, add_special_tokens=False)
+        if not ids:
+            raise ValueError(f"stop_sequence must be one token, got none in {stop_sequence!r}.")
+        if len(ids) > 1:
+            told = f"stop_sequence must be one token, got {len(ids)}: only the first one stops."
+            warnings.warn(told, UserWarning, stacklevel=4)
+        return ids[0]
 
     @property
     def reader(self) -> SourceReader:

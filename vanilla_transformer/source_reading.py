@@ -16,6 +16,7 @@ from .sentence_splits import Passage, Piece, split_at_length, split_lines, split
 
 OnLongInput = Literal["split", "truncate", "error"]
 LONGEST_INPUT = 1024  # tokens, where neither tokenizer nor model knows a limit
+NO_LIMIT = 10**9  # what is higher, as the library's 1e30, is said by a tokenizer that knows none
 CHARACTERS_A_TOKEN = 16  # whatever is longer than so many is too long, without a look at it
 TEXTS_AT_ONCE = 1024  # tokenized in one go, which takes memory beside the ids
 
@@ -41,7 +42,7 @@ class SourceReader:
             getattr(self.tokenizer, "model_max_length", None),
             getattr(self.config, "max_position_embeddings", None),
         )
-        known = [limit for limit in limits if limit and limit < LONGEST_INPUT**3]
+        known = [limit for limit in limits if limit and limit < NO_LIMIT]
         return min(known, default=LONGEST_INPUT)
 
     def read(self, text: str, on_long_input: OnLongInput = "split", **languages: str) -> Passage:

@@ -15,7 +15,6 @@ from torch.nn import functional
 from .packed_linear import TorchProduct
 
 FIRST_STEPS = 32  # of memory; it doubles when they are used up
-PART = 7424
 COLUMNS = 128  # the projection to words has a multiple of so many, for chunks of equal size
 
 
@@ -142,8 +141,9 @@ class Memory:
         return self.slots.flatten(1, 2).narrow(2, 0, start + beams)
 
     def keep(self, sentences: Tensor) -> None:
+        """Forget all other sentences; those that stay where they are cost nothing."""
         assert self.slots is not None
-        self.slots = self.slots.index_select(1, sentences)
+        self.slots = _moved_up(self.slots, sentences)
 
 
 class TargetDecoder:
@@ -196,7 +196,7 @@ class TargetDecoder:
         for memory in self.memories:
             memory.keep(sentences)
         self.source_memories = [
-            torch.stack([_sentences_of(one, before, sentences) for one in memory])
+            _moved_up(memory.unflatten(1, (before, -1)), sentences).flatten(1, 2)
             for memory in self.source_memories
         ]
         if self.source_mask is not None:
@@ -229,6 +229,17 @@ def memory_type(states: Tensor) -> torch.dtype:
     """On a CPU at least float32: its 16-bit products copy matrices that do not lie together."""
     is_cpu = states.device.type == "cpu"
     return torch.promote_types(states.dtype, torch.float32) if is_cpu else states.dtype
+
+
+def _moved_up(memory: Tensor, kept: Tensor) -> Tensor:
+    """`[2, sentences, ...]` without all but the kept sentences, which come in rising order.
+
+    Long sentences come first and end last: most of the kept are where they will be.
+    """
+    places = torch.arange(len(kept), device=kept.device)
+    moved = kept != places
+    memory[:, places[moved]] = memory[:, kept[moved]]
+    return memory.narrow(1, 0, len(kept))
 
 
 def _sentences_of(tensor: Tensor, sentences: int, kept: Tensor) -> Tensor:

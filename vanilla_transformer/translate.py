@@ -1,15 +1,17 @@
 """Translates files of lines in chunks, so that memory is bounded and an interrupted run can go on.
 
-A chunk is read, translated with sentences of like length at once, and written in one piece. Where
-chunks begin depends on the input alone: to resume is to redo the first chunk that is not complete.
+A chunk is translated with sentences of like length at once, and written in one piece: to resume is
+to redo the first chunk that is not complete. A file beside the output says which that is, and how
+the run was begun (`unfinished_output.py`).
 """
 
 import json
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -18,11 +20,12 @@ from safetensors import SafetensorError
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from .generation_settings import generation_settings
+from .line_chunks import STDIN, Chunk, read_chunks, read_lines
 from .pipeline_translation import TranslationPipeline
+from .steady_memory import return_freed_memory
+from .unfinished_output import Unfinished, beside, describe_run, read_unfinished
 
-CHUNK_LINES = 2_000
-CHUNK_CHARACTERS = 2**21  # ends a chunk of very long lines
-STDIN = Path("-")
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 Precision = Literal["bfloat16", "float32", "int8"]
 Format = Literal["text", "jsonl", "tsv"]
@@ -53,14 +56,6 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Lines that are translated together."""
-
-    start: int  # how many lines come before
-    lines: list[str]
-
-
-@dataclass(frozen=True)
 class Step:
     """What has been done since the last one."""
 
@@ -73,8 +68,8 @@ def load_translator(
 ) -> TranslationPipeline:
     """The pipeline of a folder or Hub name."""
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    tokenizer = load_tokenizer(model)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
         loaded = AutoModelForSeq2SeqLM.from_pretrained(model, dtype=dtype).eval()
     except (RuntimeError, SafetensorError) as error:
         raise ValueError(f"{model} must hold a model that can be loaded, got: {error}") from error
@@ -88,6 +83,22 @@ def load_translator(
     elif device is not None:
         loaded = loaded.to(device)
     return TranslationPipeline(model=loaded, tokenizer=tokenizer, device=device)
+
+
+def load_tokenizer(model: str) -> Any:
+    """The tokenizer of a folder or Hub name; what is neither is refused without asking the Hub."""
+    folder = Path(model)
+    is_folder = (folder / "config.json").is_file()
+    if not is_folder and (folder.exists() or not HUB_NAME.fullmatch(model)):
+        raise ValueError(
+            f"model must be a folder with a config.json or a name on the Hub, got {model!r}: "
+            "model.save_pretrained and tokenizer.save_pretrained make such a folder."
+        )
+    try:
+        return AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        way_out = "save one there with tokenizer.save_pretrained" if is_folder else "no such folder"
+        raise ValueError(f"{model} must hold a tokenizer ({way_out}), got: {error}") from error
 
 
 def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) -> None:
@@ -108,49 +119,6 @@ def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) 
         raise ValueError(f"output must be a file in a folder that exists, got {output}.")
 
 
-def count_lines(files: Sequence[Path]) -> int | None:
-    """How many lines are to be translated, all in UTF-8; None if they can be read only once."""
-    if not files or not all(file.is_file() for file in files):
-        return None
-    return sum(1 for _ in read_lines(files))
-
-
-def read_lines(files: Sequence[Path]) -> Iterator[str]:
-    """The lines of all files, or of stdin: they end at LF only, and one CR before it is dropped."""
-    for file in files or [STDIN]:
-        with ExitStack() as stack:
-            is_stdin = file == STDIN
-            stream = sys.stdin.buffer if is_stdin else stack.enter_context(file.open("rb"))
-            yield from _decode(stream, "stdin" if is_stdin else str(file))
-
-
-def _decode(stream: IO[bytes], name: str) -> Iterator[str]:
-    offset = 0
-    for line in stream:
-        try:
-            text = line.decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{name} must be UTF-8, got 0x{line[error.start]:02x} at byte "
-                f"{offset + error.start} (counted from 0): convert it, for example with iconv."
-            ) from None
-        yield text.removesuffix("\n").removesuffix("\r")
-        offset += len(line)
-
-
-def read_chunks(lines: Iterable[str]) -> Iterator[Chunk]:
-    """The same chunks at every reading."""
-    start, chunk, size = 0, list[str](), 0
-    for line in lines:
-        chunk.append(line)
-        size += len(line)
-        if len(chunk) == CHUNK_LINES or size >= CHUNK_CHARACTERS:
-            yield Chunk(start, chunk)
-            start, chunk, size = start + len(chunk), [], 0
-    if chunk:
-        yield Chunk(start, chunk)
-
-
 def translate_files(
     translator: TranslationPipeline,
     files: Sequence[Path],
@@ -161,11 +129,17 @@ def translate_files(
     """Translate line by line to a file or stdout; a step for each chunk that is written."""
     check_paths(files, output, existing)
     check_beam(translator, options)
+    if existing == "resume" and is_complete(files, output, options):
+        return
     chunks = read_chunks(read_lines(files))
-    if output is None:
-        yield from write_chunks(translator, chunks, sys.stdout.buffer, options)
+    if output is None or (output.exists() and not output.is_file()):  # there is nothing to resume
+        with ExitStack() as stack:
+            stream = stack.enter_context(output.open("wb")) if output else sys.stdout.buffer
+            for chunk in chunks:
+                yield write_chunk(translator, chunk, stream, options)
         return
     yield from write_file(translator, chunks, output, options, resume=existing == "resume")
+    beside(output).unlink()
 
 
 def write_file(
@@ -177,12 +151,23 @@ def write_file(
     resume: bool,
 ) -> Iterator[Step]:
     """Write the translations of chunks to a file, on resumption behind those that it holds."""
-    is_resumed = resume and output.is_file()
-    with output.open("r+b" if is_resumed else "wb") as file:
-        if is_resumed:
-            num_held, chunks = skip_held(file, chunks, options.n_best)
-            yield Step(num_held)
-        yield from write_chunks(translator, chunks, file, options)
+    run = describe_run(translator.model, translator.tokenizer, options)
+    held = read_unfinished(output) if resume and output.is_file() else None
+    held = held or Unfinished(run)
+    held.check_run(run, output)
+    num_held = skip_held(held, chunks, output)
+    held.write(output)
+    output.touch()
+    with output.open("r+b") as file:
+        file.truncate(held.num_bytes)
+        file.seek(held.num_bytes)
+        yield Step(num_held)
+        for chunk in chunks:
+            step = write_chunk(translator, chunk, file, options)
+            held.add(chunk.lines)
+            held.num_bytes = file.tell()
+            held.write(output)
+            yield step
 
 
 def check_beam(translator: TranslationPipeline, options: Options) -> None:
@@ -194,34 +179,50 @@ def check_beam(translator: TranslationPipeline, options: Options) -> None:
         raise ValueError(f"n_best must be at most beam, got {options.n_best} and {beam}.")
 
 
-def skip_held(file: IO[bytes], chunks: Iterator[Chunk], n_best: int) -> tuple[int, Iterator[Chunk]]:
-    """How many lines a file holds in complete chunks, and the other chunks; it is cut there."""
-    num_held = 0
-    for chunk in chunks:
-        position = file.tell()
-        expected = len(chunk.lines) * n_best
-        if sum(line.endswith(b"\n") for line in islice(file, expected)) < expected:
-            file.seek(position)
-            file.truncate()
-            return num_held, chain([chunk], chunks)
-        num_held += len(chunk.lines)
-    if file.readline():
+def skip_held(held: Unfinished, chunks: Iterator[Chunk], output: Path) -> int:
+    """How many lines of the input the output holds; refuse another input."""
+    size = output.stat().st_size if output.is_file() else 0
+    if size < held.num_bytes:
         raise ValueError(
-            f"To resume, the output must be of the same input and n_best, got more lines than "
-            f"{num_held:,} x {n_best}: start again with --force."
+            f"{output} must hold what was written, {held.num_bytes:,} bytes, got {size:,}: start "
+            "again with --force."
         )
-    return num_held, iter(())
+    again, num_lines = Unfinished(held.run), 0
+    for chunk in islice(chunks, held.num_chunks):
+        again.add(chunk.lines)
+        num_lines += len(chunk.lines)
+    if again.source != held.source:
+        raise ValueError(
+            f"An output must be resumed with the input it was begun with, got for {output} others "
+            f"among its first {num_lines:,} lines: take what it was, or start again with --force."
+        )
+    return num_lines
 
 
-def write_chunks(
-    translator: TranslationPipeline, chunks: Iterable[Chunk], stream: IO[bytes], options: Options
-) -> Iterator[Step]:
-    """Append the translations of each chunk in one piece."""
-    for chunk in chunks:
-        written, num_tokens = translate_chunk(translator, chunk, options)
-        stream.write(written)
-        stream.flush()
-        yield Step(len(chunk.lines), num_tokens)
+def is_complete(files: Sequence[Path], output: Path | None, options: Options) -> bool:
+    """Whether an output is there as a whole; refuse a part of one that nothing is known about."""
+    if output is None or not output.is_file() or beside(output).exists():
+        return False
+    expected = sum(1 for _ in read_lines(files)) * options.n_best
+    with output.open("rb") as lines:
+        num_held = sum(line.endswith(b"\n") for line in lines)
+    if num_held != expected:
+        raise ValueError(
+            f"To be resumed, an output must be complete or have {beside(output).name} beside it, "
+            f"got {num_held:,} of {expected:,} lines in {output}: start again with --force."
+        )
+    return True
+
+
+def write_chunk(
+    translator: TranslationPipeline, chunk: Chunk, stream: IO[bytes], options: Options
+) -> Step:
+    """Append the translations of a chunk in one piece."""
+    written, num_tokens = translate_chunk(translator, chunk, options)
+    return_freed_memory()
+    stream.write(written)
+    stream.flush()
+    return Step(len(chunk.lines), num_tokens)
 
 
 def translate_chunk(

@@ -10,19 +10,18 @@ from typing import Any
 
 import torch
 
+from .line_chunks import STDIN, read_chunks, read_lines
 from .pipeline_translation import TranslationPipeline
 from .translate import (
-    STDIN,
     Existing,
     Options,
     Step,
     check_beam,
     check_paths,
-    count_lines,
-    read_chunks,
-    read_lines,
+    is_complete,
     write_file,
 )
+from .unfinished_output import beside
 
 LONGEST_WAIT = timedelta(days=30)  # for the slowest process
 
@@ -48,10 +47,9 @@ def translate_in_parallel(
     options: Options,
     existing: Existing = "refuse",
 ) -> Iterator[Step]:
-    """Translate every so-maniest chunk; the output is there, as a whole, when all have ended."""
+    """Translate every n-th chunk; the output is there, as a whole, when all n have ended."""
+    output = shared_output(files, output)
     rank, parts = processes.process_index, name_parts(output, processes.num_processes)
-    if output is None or not files or not all(file.is_file() for file in files):
-        raise ValueError(f"Several processes need --output and files that stay, got {STDIN}.")
     check_paths(files, output, existing)
     check_beam(translator, options)
     if existing == "refuse" and parts[rank].exists():
@@ -59,7 +57,11 @@ def translate_in_parallel(
             f"output must have no parts of an earlier run, got {parts[rank]}: pass --resume to "
             "continue them, or --force to replace them."
         )
-    is_done = existing == "resume" and output.is_file() and check_whole(files, output, options)
+    if existing == "resume" and beside(output).exists():
+        raise ValueError(
+            f"An output that one process began must be resumed by one process, got {output}."
+        )
+    is_done = existing == "resume" and is_complete(files, output, options)
     processes.wait_for_everyone()  # all have looked before any writes
     if not is_done:
         chunks = islice(read_chunks(read_lines(files)), rank, None, len(parts))
@@ -70,29 +72,26 @@ def translate_in_parallel(
             join_parts(files, parts, output, options)
         for part in parts:
             part.unlink(missing_ok=True)
+            beside(part).unlink(missing_ok=True)
     processes.wait_for_everyone()
 
 
-def name_parts(output: Path | None, num_parts: int) -> list[Path]:
+def shared_output(files: Sequence[Path], output: Path | None) -> Path:
+    """The output, where several processes can share the work: each reads the files for itself."""
+    if output is None:
+        raise ValueError("Several processes need --output, got stdout.")
+    for file in files or [STDIN]:
+        if not file.is_file():
+            raise ValueError(f"Several processes need files that can be read again, got {file}.")
+    return output
+
+
+def name_parts(output: Path, num_parts: int) -> list[Path]:
     """The files of the processes: out.txt -> out.txt.part-1-of-2, out.txt.part-2-of-2."""
-    output = output or STDIN
     return [
         output.with_name(f"{output.name}.part-{number}-of-{num_parts}")
         for number in range(1, num_parts + 1)
     ]
-
-
-def check_whole(files: Sequence[Path], output: Path, options: Options) -> bool:
-    """Whether an output has all its lines; several processes never leave one that has not."""
-    expected = (count_lines(files) or 0) * options.n_best
-    with output.open("rb") as lines:
-        held = sum(line.endswith(b"\n") for line in lines)
-    if held != expected:
-        raise ValueError(
-            f"An output that one process began must be resumed by one process, got {output} with "
-            f"{held:,} of {expected:,} lines."
-        )
-    return True
 
 
 def join_parts(

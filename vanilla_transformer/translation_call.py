@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from numbers import Integral
 from typing import Any
 
 from transformers.utils import logging
@@ -13,6 +14,7 @@ from .source_reading import BadInputError
 logger = logging.get_logger(__name__)
 
 BAR_AFTER_SECONDS = 2
+RECORD_IT = " Or pass on_error='record'."
 Records = list[dict[str, Any]]
 
 
@@ -45,6 +47,12 @@ class Call:
     batch_tokens: int | None = None  # translated at once, padding counted, in the place of `size`
     cut_lengths: list[int] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        sizes: dict[str, Any] = {"batch_size": self.size, "batch_tokens": self.batch_tokens}
+        for name, number in sizes.items():
+            if number is not None and (not isinstance(number, Integral) or number < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}.")
+
     def results(self, texts: Iterable[Any]) -> Iterator[Records]:
         """The records of each text, in order."""
         waiting, start = iter(texts), 0
@@ -64,7 +72,7 @@ class Call:
         if not self.records_errors:
             for index, text in enumerate(texts):
                 if complaint := complaint_about(text):
-                    raise BadInputError(f"inputs[{index}] {complaint}")
+                    raise BadInputError(f"inputs[{index}] {complaint}{RECORD_IT}")
         if len(texts) <= self.size:
             yield from self.results(texts)
             return
@@ -100,7 +108,7 @@ class Call:
         except BadInputError as error:
             complaint = f"inputs[{index}] {error}"
             if not self.records_errors:
-                raise BadInputError(complaint) from None
+                raise BadInputError(complaint + RECORD_IT) from None
             return complaint
         self.cut_lengths += [piece.uncut_length for piece in passage.pieces if piece.uncut_length]
         return passage
@@ -138,12 +146,12 @@ class Call:
 def complaint_about(text: Any) -> str | None:
     """What keeps an input from being translated: a word that is no text, or half a character."""
     if not isinstance(text, str):
-        return f"must be a str, got {text!r:.60}: leave it out, or pass on_error='record'."
+        return f"must be a str, got {text!r:.60}: leave it out."
     try:
         text.encode()
     except UnicodeEncodeError as error:
         return (
             f"must be valid Unicode, got the lone surrogate {text[error.start]!a} at character "
-            f"{error.start}: remove it, or pass on_error='record'."
+            f"{error.start}: remove it."
         )
     return None

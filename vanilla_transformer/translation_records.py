@@ -42,7 +42,7 @@ class Records:
             empty = torch.empty(0, dtype=torch.long)
             record["translation_token_ids"] = torch.cat([empty, *(part.ids for part in parts)])
         if self.with_score:
-            record["score"] = sum(part.score or 0.0 for part in parts)
+            record["score"] = sum((part.score or 0.0 for part in parts), start=0.0)
         if self.with_alignment:
             record["alignment"] = self._alignment(passage, parts, texts)
         return record

@@ -6,7 +6,7 @@ import json
 import datasets
 import pytest
 
-from tokenizer.parallel_text import find_corpora
+from vanilla_transformer.parallel_text import find_corpora
 
 LANGUAGES = ("en", "de")
 PAIRS = [("A dog.", "Ein Hund."), ("Two\u2028cats\x85\x0b\r!", "Zwei Katzen \ufeff"), ("\x00", "n")]

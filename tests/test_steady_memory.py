@@ -1,0 +1,33 @@
+"""Memory stays what it was, however many shapes of batches have come by."""
+
+import random
+import sys
+
+import pytest
+from scripts.fresh_process import REPOSITORY, SCRIPTS, run_fresh
+
+BAR = 10e6  # bytes
+LINES = 4_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_thousands_of_mixed_lines_take_no_more_memory_than_hundreds(
+    dtype, toy_models, toy_tokenizer, tmp_path
+):
+    toy_models["ours"].save_pretrained(tmp_path / "model")
+    toy_tokenizer.save_pretrained(tmp_path / "model")
+    draw = random.Random(0)
+    lengths = [draw.randint(0, 40) for _ in range(LINES)]
+    lines = [" ".join(f"source{draw.randrange(20)}" for _ in range(size)) for size in lengths]
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
+
+    shown = run_fresh(
+        SCRIPTS / "translate_in_steady_memory.py", "translate", tmp_path / "in", "--model",
+        tmp_path / "model", "--dtype", dtype, "--output", tmp_path / "out", folder=tmp_path,
+        PYTHONPATH=str(REPOSITORY),
+    )  # fmt: skip
+
+    first, *_, last = map(int, shown.split())
+    assert last - first < BAR
