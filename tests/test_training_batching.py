@@ -1,0 +1,93 @@
+"""Every pair is learned from, batches keep their size, and any place can be gone on from."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.batching import Batches, Place, part_of
+
+lengths = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=80)
+
+
+def batches_of(pairs, tokens=40, seed=1, weights=None):
+    source, target = np.array(pairs).T
+    return Batches(source, target, weights, source_tokens=tokens, target_tokens=tokens, seed=seed)
+
+
+@given(lengths, st.integers(0, 3))
+def test_an_epoch_has_every_pair_once(pairs, epoch):
+    found = np.concatenate(batches_of(pairs).epoch(epoch))
+
+    assert sorted(found) == list(range(len(pairs)))
+
+
+@given(lengths)
+def test_no_padded_batch_is_larger_than_its_budget(pairs):
+    batches = batches_of(pairs)
+
+    for batch in batches.epoch(0):
+        assert (batches.lengths[:, batch].max(axis=1) * len(batch) <= 40).all()
+
+
+@given(lengths, st.integers(0, 60))
+def test_a_run_goes_on_where_it_was(pairs, done):
+    batches = batches_of(pairs)
+    whole = list(islice(batches.after(Place()), done + 5))
+    place = whole[done - 1][0] if done else Place()
+
+    resumed = list(islice(batches_of(pairs).after(place), 5))
+
+    for (before, one), (after, other) in zip(whole[done:], resumed, strict=True):
+        assert before == after
+        assert one.tolist() == other.tolist()
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    pairs = [(1 + n % 7, 1 + n % 5) for n in range(200)]
+    orders = [
+        np.concatenate(batches_of(pairs, seed=seed).epoch(epoch)).tolist()
+        for seed in (1, 2)
+        for epoch in (1, 2)
+    ]
+
+    assert len({tuple(order) for order in orders}) == 4
+
+
+def test_the_largest_batch_comes_first():
+    batches = batches_of([(n % 19 + 1, n % 17 + 1) for n in range(300)])
+    first, *others = batches.epoch(0)
+
+    assert batches.area(first) == max(map(batches.area, [first, *others]))
+
+
+def test_weights_say_how_often_a_pair_is_read():
+    pairs = [(3, 3)] * 1_000
+    weights = np.array([2.0] * 500 + [0.5] * 500)
+    found = np.bincount(np.concatenate(batches_of(pairs, weights=weights).epoch(1)))
+
+    assert (found[:500] == 2).all()
+    assert 0.4 < found[500:].mean() < 0.6
+
+
+@given(lengths, st.integers(1, 3), st.integers(1, 3))
+def test_processes_share_a_batch_without_a_rest(pairs, processes, accumulation):
+    batch = batches_of(pairs).epoch(0)[0]
+    parts = [
+        piece
+        for rank in range(processes)
+        for piece in part_of(batch, rank, processes, accumulation)
+    ]
+
+    assert len(parts) == processes * accumulation
+    assert sorted(np.concatenate(parts)) == sorted(batch)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_what_fits_no_batch_is_refused():
+    with pytest.raises(ValueError, match="room for the longest pair.*up to 41 and 3"):
+        batches_of([(41, 3)])
+    with pytest.raises(ValueError, match="at least one pair, got none"):
+        Batches(np.array([]), np.array([]), source_tokens=9, target_tokens=9, seed=1)

@@ -1,0 +1,90 @@
+"""A recipe is read whole or refused with the way out; what it resolves to reads the same again."""
+
+from pathlib import Path
+
+import pytest
+
+from training.recipe import load_recipe
+
+SMALLEST = """
+corpus:
+  train: [numbers:train]
+  validation: [numbers:validation]
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "recipe.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_resolved_recipe_reads_as_itself(write):
+    recipe = load_recipe(write(SMALLEST))
+
+    assert load_recipe(write(recipe.to_yaml())) == recipe
+
+
+def test_places_without_a_weight_count_once(write):
+    (corpus,) = load_recipe(write(SMALLEST)).corpus.train
+
+    assert corpus.places == ("numbers:train",)
+    assert corpus.weight == 1.0
+
+
+def test_changes_are_those_of_the_command_line(write):
+    changes = ("optimization.max_steps=120", "optimization.peak_learning_rate=7e-4", "seed=3")
+
+    recipe = load_recipe(write(SMALLEST), changes)
+
+    assert recipe.optimization.max_steps == 120
+    assert recipe.optimization.peak_learning_rate == 7e-4
+    assert recipe.seed == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("optimization.max_step=120", "no 'max_step' in optimization: did you mean 'max_steps'"),
+        ("optimisation.max_steps=1", "no 'optimisation' in a recipe: did you mean 'optimization'"),
+        ("optimization.max_steps=many", "optimization.max_steps must be int, got 'many'"),
+        ("optimization.max_steps=true", "optimization.max_steps must be int, got True"),
+        ("optimization.max_steps=0", "must be at least 1"),
+        ("optimization.ema_decay=1", "ema_decay must be from 0 to below 1, got 1.0"),
+        ("optimization.cooldown_steps=200000", "cooldown_steps must be from 0 to max_steps"),
+        ("batching.accumulation=0", "accumulation must be at least 1, got 0"),
+        ("corpus.overlap=maybe", "corpus.overlap must be one of keep, drop, refuse, got 'maybe'"),
+        ("evaluation=5", "evaluation must hold some of"),
+        ("seed", "written section.key=value, got 'seed'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, message, write):
+    with pytest.raises(ValueError, match=message):
+        load_recipe(write(SMALLEST), (change,))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("corpus: {train: [a]}", "corpus needs validation"),
+        ("seed: 1", "A recipe needs corpus"),
+        ("[1, 2]", "must hold sections"),
+        ("a: [", "is not YAML"),
+    ],
+)
+def test_a_broken_file_is_refused(text, message, write):
+    with pytest.raises(ValueError, match=message):
+        load_recipe(write(text))
+
+
+@pytest.mark.parametrize("path", sorted(Path("training/recipes").glob("*.yaml")), ids=str)
+def test_shipped_recipes_can_be_read(path):
+    load_recipe(path)
+    first, second = path.read_text(encoding="utf-8").split("\n")[:2]
+
+    assert f"training/recipes/{path.name}" in first
+    assert second.startswith("# expect ")

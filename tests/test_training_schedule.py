@@ -1,0 +1,32 @@
+"""The paper's formula, and a line to zero at the end."""
+
+import pytest
+
+from training.recipe import OptimizationSection
+from training.schedule import Schedule
+
+
+@pytest.mark.parametrize("step", [1, 10, 3_999, 4_000, 4_001, 100_000])
+def test_the_rate_is_the_paper_s(step):
+    schedule = Schedule.of(OptimizationSection(), d_model=512)
+
+    paper = 512**-0.5 * min(step**-0.5, step * 4_000**-1.5)  # 5.3, equation 3
+
+    assert schedule.rate(step) == pytest.approx(paper, rel=1e-12)
+
+
+def test_the_peak_comes_after_the_warm_up():
+    schedule = Schedule(peak=0.005, warmup_steps=20, max_steps=200)
+
+    assert max(range(1, 201), key=schedule.rate) == 20
+    assert schedule.rate(20) == 0.005
+
+
+def test_the_cool_down_is_a_line_to_almost_nothing():
+    schedule = Schedule(peak=1.0, warmup_steps=10, max_steps=100, cooldown_steps=40)
+    rates = [schedule.rate(step) for step in range(60, 101)]
+    steps = [before - after for before, after in zip(rates, rates[1:], strict=False)]
+
+    assert rates[0] == Schedule(1.0, 10, 100).rate(60)
+    assert steps == pytest.approx([rates[0] / 41] * 40)
+    assert 0 < rates[-1] == pytest.approx(rates[0] / 41)
