@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from tempfile import TemporaryDirectory
 import torch
 from tqdm import tqdm
 
+from benchmarks.command_line import parse_quickly, refuse_impossible
 from benchmarks.comparison import DTYPES, enough_after
 from benchmarks.contestants import SIZES
 from benchmarks.decoding_chart import draw_chart
@@ -26,7 +28,7 @@ from benchmarks.decoding_report import Findings, speed_line, write_report
 from benchmarks.decoding_tasks import TASKS, load_source_lengths
 from benchmarks.engine_process import EngineProcess
 from benchmarks.machine import clock_for, cores, describe_machine, measure_gemm_peaks, run_alone
-from benchmarks.results import replace_section, shown_command
+from benchmarks.results import publish, shown_command
 
 SCRIPT = "decoding.py"
 FOLDER = Path(__file__).resolve().parent
@@ -117,13 +119,8 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Read the command line and refuse what this machine cannot do."""
     parser = build_parser()
-    if "--quick" in arguments:
-        parser.set_defaults(**QUICK)
-    options = parser.parse_args(arguments)
-    if not all(1 <= threads <= cores() for threads in options.threads):
-        parser.error(f"--threads must be from 1 to {cores()}, the cores here: {options.threads}")
-    if options.rounds is not None and options.rounds < 1:
-        parser.error(f"--rounds must be at least 1, got {options.rounds}: leave it out to adapt")
+    options = parse_quickly(parser, QUICK, arguments)
+    refuse_impossible(parser, options)
     return options
 
 
@@ -150,13 +147,8 @@ def main(arguments: list[str]) -> None:
     options = parse_options(arguments)
     findings = find(options, shown_command(SCRIPT, arguments))
     report = write_report(findings)
-    print(report)
-    if options.output is None:
-        return
-    chart = options.output / "decoding.png"
-    draw_chart(findings.comparisons, chart)
-    section = f"{report}\n\n![Decoding speed]({chart.name})"
-    replace_section(options.output / "RESULTS.md", SCRIPT, section)
+    draw = partial(draw_chart, findings.comparisons)
+    publish(report, SCRIPT, options.output, "Decoding speed", draw)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ def draw_chart(comparisons: list[DecodingComparison], path: Path) -> None:
         timed = "1 thread, CPU time" if number == 1 else f"{number} threads, wall time"
         axes.set_title(f"Output tokens, {task} lengths, {timed} (dashed: {FLOAT32})", fontsize=10)
     handles, labels = rows[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", frameon=False, ncols=len(labels))
+    columns = -(-len(labels) // 2)
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, ncols=columns)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)

@@ -1,14 +1,13 @@
 """The pipeline that transformers 5 removed, in a Python of its own that has transformers 4.57."""
 
-import sys
+from functools import partial
 from pathlib import Path
 
 import torch
 from transformers import MarianMTModel, PreTrainedTokenizerFast, pipeline
-from transformers.utils import logging
 
-from benchmarks.engine_process import Loader, Translator, serve
 from benchmarks.pipeline_contestant import PipelineContestant
+from benchmarks.torch_engine import PRECISIONS, loader_of, serve_with_torch
 
 
 class OldPipeline(PipelineContestant):
@@ -24,17 +23,11 @@ class OldPipeline(PipelineContestant):
         return {"max_new_tokens": limit, "max_length": limit + 1}
 
 
-def _load(dtype: torch.dtype) -> Loader:
-    def load(folder: Path, threads: int, settings: dict[str, int]) -> Translator:
-        return OldPipeline(folder, dtype)
-
-    return load
-
-
-LOADERS = {"pipeline 4.57 fp32": _load(torch.float32), "pipeline 4.57 bf16": _load(torch.bfloat16)}
+LOADERS = {
+    f"pipeline 4.57 {precision}": loader_of(partial(OldPipeline, dtype=dtype))
+    for precision, dtype in PRECISIONS.items()
+}
 
 
 if __name__ == "__main__":
-    logging.set_verbosity_error()
-    torch.set_num_threads(int(sys.argv[2]))
-    serve(LOADERS)
+    serve_with_torch(LOADERS)

@@ -1,15 +1,14 @@
 """Our model through `pipeline("translation")`."""
 
-import sys
+from functools import partial
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedTokenizerFast, pipeline
-from transformers.utils import logging
 
 import vanilla_transformer  # noqa: F401 (brings the pipeline back)
-from benchmarks.engine_process import Loader, Translator, serve
 from benchmarks.pipeline_contestant import PipelineContestant
+from benchmarks.torch_engine import PRECISIONS, loader_of, serve_with_torch
 
 
 class OurPipeline(PipelineContestant):
@@ -21,17 +20,11 @@ class OurPipeline(PipelineContestant):
         super().__init__(pipeline("translation", model=model, tokenizer=tokenizer, dtype=dtype))
 
 
-def _load(dtype: torch.dtype) -> Loader:
-    def load(folder: Path, threads: int, settings: dict[str, int]) -> Translator:
-        return OurPipeline(folder, dtype)
-
-    return load
-
-
-LOADERS = {"our pipeline fp32": _load(torch.float32), "our pipeline bf16": _load(torch.bfloat16)}
+LOADERS = {
+    f"our pipeline {precision}": loader_of(partial(OurPipeline, dtype=dtype))
+    for precision, dtype in PRECISIONS.items()
+}
 
 
 if __name__ == "__main__":
-    logging.set_verbosity_error()
-    torch.set_num_threads(int(sys.argv[2]))
-    serve(LOADERS)
+    serve_with_torch(LOADERS)

@@ -1,19 +1,19 @@
 """The contestants in torch: our model and MarianMT, through plain `generate`."""
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import MarianMTModel
-from transformers.utils import logging
 
 from benchmarks.batches import PAD
-from benchmarks.engine_process import Loader, Sentences, Translator, serve
+from benchmarks.engine_process import Loader, Sentences
+from benchmarks.torch_engine import loader_of, serve_with_torch
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-FLOAT32, BFLOAT16 = torch.float32, torch.bfloat16
+OURS = VanillaTransformerForConditionalGeneration, "ours"  # class and folder
 
 
 class Generator:
@@ -34,44 +34,23 @@ class Generator:
         return outputs[:, 1:].tolist()  # without the start
 
 
-def _load(model_class: Any, name: str, dtype: torch.dtype) -> Loader:
-    def load(folder: Path, threads: int, settings: dict[str, int]) -> Translator:
-        return Generator(model_class.from_pretrained(folder / name, dtype=dtype))
-
-    return load
+def _load(model_class: Any, name: str, dtype: torch.dtype, folder: Path) -> Generator:
+    return Generator(model_class.from_pretrained(folder / name, dtype=dtype))
 
 
-def load_ours(dtype: torch.dtype) -> Loader:
-    """Load our model in this precision."""
-    return _load(VanillaTransformerForConditionalGeneration, "ours", dtype)
-
-
-def load_ours_in_int8(folder: Path, threads: int, settings: dict[str, int]) -> Translator:
+def load_ours_in_int8(folder: Path) -> Generator:
     """Load our model with 8-bit weights."""
-    model: Any = VanillaTransformerForConditionalGeneration.from_pretrained(folder / "ours")
-    return Generator(model.to_int8())
-
-
-def load_marian(dtype: torch.dtype) -> Loader:
-    """Load MarianMT in this precision."""
-    return _load(MarianMTModel, "marian", dtype)
+    return Generator(_load(*OURS, torch.float32, folder).model.to_int8())
 
 
 LOADERS: dict[str, Loader] = {
-    "ours fp32": load_ours(FLOAT32),
-    "ours bf16": load_ours(BFLOAT16),
-    "ours int8": load_ours_in_int8,
-    "MarianMT fp32": load_marian(FLOAT32),
-    "MarianMT bf16": load_marian(BFLOAT16),
+    "ours fp32": loader_of(partial(_load, *OURS, torch.float32)),
+    "ours bf16": loader_of(partial(_load, *OURS, torch.bfloat16)),
+    "ours int8": loader_of(load_ours_in_int8),
+    "MarianMT fp32": loader_of(partial(_load, MarianMTModel, "marian", torch.float32)),
+    "MarianMT bf16": loader_of(partial(_load, MarianMTModel, "marian", torch.bfloat16)),
 }
 
 
-def main() -> None:
-    """Serve all contestants of this file."""
-    logging.set_verbosity_error()
-    torch.set_num_threads(int(sys.argv[2]))
-    serve(LOADERS)
-
-
 if __name__ == "__main__":
-    main()
+    serve_with_torch(LOADERS)

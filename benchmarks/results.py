@@ -1,7 +1,7 @@
 """How the benchmarks write RESULTS.md: tables, commands, and a section for each script."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -30,3 +30,21 @@ def replace_section(path: Path, script: str, section: str) -> None:
     if not found:
         raise ValueError(f"{path.name} must close the section {begin!r}: add the line {end!r}.")
     path.write_text(before + marked + after.removeprefix("\n"), encoding="utf-8")
+
+
+def publish(
+    report: str,
+    script: str,
+    folder: Path | None,
+    title: str = "",
+    draw: Callable[[Path], None] | None = None,
+) -> None:
+    """Print a report; where there is a folder, put it into RESULTS.md, above a script's chart."""
+    print(report)
+    if folder is None:
+        return
+    if draw is not None:
+        chart = folder / Path(script).with_suffix(".png").name
+        draw(chart)
+        report = f"{report}\n\n![{title}]({chart.name})"
+    replace_section(folder / "RESULTS.md", script, report)

@@ -11,8 +11,9 @@ import tempfile
 from itertools import chain
 from pathlib import Path
 
+from benchmarks.command_line import parse_quickly
 from benchmarks.machine import cores, describe_machine, run_alone
-from benchmarks.results import replace_section, shown_command
+from benchmarks.results import publish, shown_command
 from benchmarks.tokenization_report import Findings, write_report
 from benchmarks.tokenization_splits import examine_splits, measure_speeds
 from benchmarks.tokenization_text import CORPORA, prepare_texts, read_validation
@@ -58,9 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Read the command line and refuse what cannot be measured."""
     parser = build_parser()
-    if "--quick" in arguments:
-        parser.set_defaults(**QUICK)
-    options = parser.parse_args(arguments)
+    options = parse_quickly(parser, QUICK, arguments)
     for name in ("pairs", "vocabulary_size", "learn_rounds", "split_rounds"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -110,10 +109,7 @@ def main(arguments: list[str]) -> None:
     options = parse_options(arguments)
     with tempfile.TemporaryDirectory() as folder:
         findings = find(options, shown_command(SCRIPT, arguments), Path(folder))
-    report = write_report(findings)
-    print(report)
-    if options.output is not None:
-        replace_section(options.output / "RESULTS.md", SCRIPT, report)
+    publish(write_report(findings), SCRIPT, options.output)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -19,12 +20,13 @@ from tqdm import tqdm
 from benchmarks.agreement import check_agreement
 from benchmarks.batches import BATCH_KINDS, Pair, load_lengths, make_batches, real_share
 from benchmarks.chart import draw_chart
+from benchmarks.command_line import parse_quickly, refuse_impossible
 from benchmarks.comparison import DTYPES, Comparison, Setting, Trainee, enough_after, time_rounds
 from benchmarks.contestants import CONTESTANTS, OURS, REFERENCE, SIZES
 from benchmarks.machine import clock_for, cores, describe_machine, measure_gemm_peaks, run_alone
 from benchmarks.memory import MemoryPeaks, compare_memory
 from benchmarks.report import Findings, write_report
-from benchmarks.results import replace_section, shown_command
+from benchmarks.results import publish, shown_command
 from benchmarks.trainer_step import time_trainer_rounds
 
 SCRIPT = "training.py"
@@ -185,13 +187,8 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Read the command line and refuse what this machine cannot do."""
     parser = build_parser()
-    if "--quick" in arguments:
-        parser.set_defaults(**QUICK)
-    options = parser.parse_args(arguments)
-    if not all(1 <= threads <= cores() for threads in options.threads):
-        parser.error(f"--threads must be from 1 to {cores()}, the cores here: {options.threads}")
-    if options.rounds is not None and options.rounds < 1:
-        parser.error(f"--rounds must be at least 1, got {options.rounds}: leave it out to adapt")
+    options = parse_quickly(parser, QUICK, arguments)
+    refuse_impossible(parser, options)
     return options
 
 
@@ -228,13 +225,8 @@ def main(arguments: list[str]) -> None:
     options = parse_options(arguments)
     findings = find(options, shown_command(SCRIPT, arguments))
     report = write_report(findings)
-    print(report)
-    if options.output is None:
-        return
-    chart = options.output / "training.png"
-    draw_chart(findings.plain, chart)
-    section = f"{report}\n\n![Training speed]({chart.name})"
-    replace_section(options.output / "RESULTS.md", SCRIPT, section)
+    draw = partial(draw_chart, findings.plain)
+    publish(report, SCRIPT, options.output, "Training speed", draw)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """One call to `generate`: whether our search can answer it, and the search in parts of a batch."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ class GenerationCall:
         self.num_beams = config.num_beams or 1
         self.start = input_ids[:: self.num_beams]
 
+    @cached_property
     def limits(self) -> Tensor:
         """The length of the longest target that each sentence may have, its start included."""
         limits = torch.full_like(self.start[:, 0], self.config.max_length)
@@ -63,7 +65,7 @@ class GenerationCall:
 
     def criteria(self) -> StoppingCriteriaList:
         """What stops the library's loops: the caller's criteria, and a limit for each sentence."""
-        return StoppingCriteriaList([*self.stopping_criteria, SourceLengthCriteria(self.limits())])
+        return StoppingCriteriaList([*self.stopping_criteria, SourceLengthCriteria(self.limits)])
 
     def is_plain(self) -> bool:
         """Whether it asks for nothing but words, of a model that is as it was built."""
@@ -84,7 +86,7 @@ class GenerationCall:
 
     def beam_search(self) -> Any:
         """The best targets, as the library's beam search returns them."""
-        options = self._options()
+        options = self.options
         found = [
             (rows, *BeamSearch(decoder, start, limits, options).run())
             for rows, decoder, start, limits in self._parts()
@@ -100,7 +102,7 @@ class GenerationCall:
 
     def greedy_search(self) -> Tensor:
         """The targets of most probable words."""
-        options = self._options()
+        options = self.options
         return self._collect(
             [
                 (rows, greedy_search(decoder, start, limits, options))
@@ -108,7 +110,8 @@ class GenerationCall:
             ]
         )
 
-    def _options(self) -> SearchOptions:
+    @cached_property
+    def options(self) -> SearchOptions:
         config = self.config
         ends = config._eos_token_tensor
         padding = config._pad_token_tensor
@@ -129,7 +132,7 @@ class GenerationCall:
     def _parts(self) -> Iterator[tuple[Tensor, TargetDecoder, Tensor, Tensor]]:
         """Sentences of similar length, a few at a time, and a decoder that has read them."""
         source = self.inputs["encoder_outputs"][0][:: self.num_beams]
-        mask, limits = self.inputs.get("attention_mask"), self.limits()
+        mask, limits = self.inputs.get("attention_mask"), self.limits
         lengths = torch.full_like(limits, source.shape[1])
         if mask is not None:
             mask = mask[:: self.num_beams]
@@ -152,7 +155,7 @@ class GenerationCall:
 
     def _collect(self, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
         """The targets of all parts in the order of their sentences, as long as the longest."""
-        options = self._options()
+        options = self.options
         width = max(targets.shape[-1] for _, targets in parts)
         padded = [
             functional.pad(targets, (0, width - targets.shape[-1]), value=options.filler)
@@ -162,6 +165,6 @@ class GenerationCall:
         targets = torch.cat(padded)[order]
         is_end = torch.isin(targets[..., 1:], options.ends)
         first_end = is_end.int().argmax(dim=-1) + 2
-        limits = self.limits().view(-1, *[1] * (targets.dim() - 2))
+        limits = self.limits.view(-1, *[1] * (targets.dim() - 2))
         lengths = first_end.where(is_end.any(dim=-1), limits).minimum(limits)
         return targets[..., : int(lengths.max())]

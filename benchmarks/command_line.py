@@ -1,0 +1,23 @@
+"""What the command lines of benchmarks share."""
+
+import argparse
+from typing import Any
+
+from benchmarks.machine import cores
+
+
+def parse_quickly(
+    parser: argparse.ArgumentParser, quick: dict[str, Any], arguments: list[str]
+) -> argparse.Namespace:
+    """Read the options; with `--quick` the defaults are those of a small run."""
+    if "--quick" in arguments:
+        parser.set_defaults(**quick)
+    return parser.parse_args(arguments)
+
+
+def refuse_impossible(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuse threads that this machine has not, and rounds that are none."""
+    if not all(1 <= threads <= cores() for threads in options.threads):
+        parser.error(f"--threads must be from 1 to {cores()}, the cores here: {options.threads}")
+    if options.rounds is not None and options.rounds < 1:
+        parser.error(f"--rounds must be at least 1, got {options.rounds}: leave it out to adapt")
