@@ -18,9 +18,9 @@ from datasets import Dataset
 from datasets.arrow_writer import ArrowWriter
 from tqdm.auto import tqdm
 
-from vanilla_transformer.parallel_text import Corpus, Pair, find_corpora
 from training.batching import Indices
 from training.recipe import CorpusSection, TrainingCorpus
+from vanilla_transformer.parallel_text import Corpus, Pair, find_corpora
 
 AT_ONCE = 1_000  # pairs given to the tokenizer
 FORMAT = 1  # of what is kept; a higher number makes old files anew

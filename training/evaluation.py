@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 
-from vanilla_transformer.parallel_text import Pair
 from training.objective import collate
 from training.recipe import EvaluationSection
+from vanilla_transformer.parallel_text import Pair
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class Evaluation:
 
     def _loss(self, model: Any, batch: list[int]) -> tuple[float, int]:
         sources, targets = zip(*(self.pairs[number] for number in batch), strict=True)
-        ids = (self.tokenizer(list(side), verbose=False)["input_ids"] for side in (sources, targets))
+        ids = (
+            self.tokenizer(list(side), verbose=False)["input_ids"] for side in (sources, targets)
+        )
         inputs = collate(
             list(zip(*ids, strict=True)),
             model.config.pad_token_id,
@@ -90,7 +92,7 @@ class Evaluation:
         return list(zip(batch, texts, strict=True))
 
     def _scores(self, translations: list[str]) -> tuple[float, float]:
-        from sacrebleu import CHRF, BLEU
+        from sacrebleu import BLEU, CHRF
 
         references = [[target for _, target in self.pairs]]
         bleu = BLEU(tokenize=self.section.tokenize).corpus_score(translations, references)

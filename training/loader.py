@@ -22,9 +22,7 @@ class Work:
 class WorkOf(torch.utils.data.Dataset[tuple[list[Batch], int]]):
     """The work of each batch of one epoch."""
 
-    def __init__(
-        self, corpus: Tokenized, batches: list[Indices], share: Any, collate: Any
-    ) -> None:
+    def __init__(self, corpus: Tokenized, batches: list[Indices], share: Any, collate: Any) -> None:
         self.corpus, self.batches, self.share, self.collate = corpus, batches, share, collate
 
     def __len__(self) -> int:

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
 IGNORED = -100  # labels that are no words
 
 Batch = dict[str, Tensor]

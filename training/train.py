@@ -6,7 +6,6 @@ with `--resume` as if it had never been. It ends with code 75 if it was asked to
 
 import json
 import logging
-import shutil
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
