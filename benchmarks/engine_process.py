@@ -5,15 +5,13 @@ This file needs nothing but Python itself, for that reason.
 """
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from benchmarks.script_process import ScriptProcess, answering
 
 Sentences = list[list[int]]
 
@@ -48,8 +46,7 @@ def serve(loaders: Mapping[str, Loader]) -> None:
     """Answer requests until there are no more: `python engine.py folder threads`."""
     folder, threads = Path(sys.argv[1]), int(sys.argv[2])
     clock = time.process_time if threads == 1 else time.perf_counter
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    answers = answering()
     print(json.dumps(list(loaders)), file=answers, flush=True)
     translators: dict[tuple[str, str], Translator] = {}
     for line in sys.stdin:
@@ -60,29 +57,12 @@ def serve(loaders: Mapping[str, Loader]) -> None:
         print(json.dumps(_answer(translators[key], request, clock)), file=answers, flush=True)
 
 
-class EngineProcess:
+class EngineProcess(ScriptProcess):
     """An engine's script at work in a fresh process."""
 
     def __init__(self, python: str, script: str, folder: Path, threads: int) -> None:
-        self.script = script
-        paths = [str(REPOSITORY)]
-        if python == sys.executable:  # another Python has packages of its own
-            paths += os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        self.process = subprocess.Popen(
-            [python, str(REPOSITORY / "benchmarks" / script), str(folder), str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            text=True,
-        )
-        self.contestants: list[str] = self._read()
-
-    def _read(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.script} stopped: its last words are above.")
-        return json.loads(line)
+        super().__init__(python, script, str(folder), str(threads))
+        self.contestants: list[str] = self.greeting
 
     def translate(
         self,
@@ -93,20 +73,6 @@ class EngineProcess:
         settings: dict[str, int],
     ) -> tuple[float, list[Sentences]]:
         """Return the seconds that all batches took, and their translations."""
-        assert self.process.stdin is not None
         request = {"contestant": contestant, "batches": batches, "beams": beams, "limit": limit}
-        self.process.stdin.write(json.dumps(request | {"settings": settings}) + "\n")
-        self.process.stdin.flush()
-        answer = self._read()
+        answer = self.ask(request | {"settings": settings})
         return answer["seconds"], answer["outputs"]
-
-    def __enter__(self) -> "EngineProcess":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
