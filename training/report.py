@@ -59,7 +59,7 @@ def compose_page(run: RunRecord, charts: Html) -> str:
 
 def _charts(run: RunRecord) -> Html:
     """Every chart twice: a browser takes the one that suits its light or dark page."""
-    from training.report_charts import PANELS, draw_panels
+    from training.report_charts import PANELS, SETTLING, draw_panels
 
     pairs = zip(PANELS, draw_panels(run, "light"), draw_panels(run, "dark"), strict=True)
     pictures = (
@@ -70,7 +70,14 @@ def _charts(run: RunRecord) -> Html:
         )
         for panel, light, dark in pairs
     )
-    return joined([element("h2", "Curves"), element("div", *pictures, class_="charts")])
+    cut = f"Loss and gradient norm are drawn to the scale of what follows the first {SETTLING:.0%}."
+    return joined(
+        [
+            element("h2", "Curves"),
+            element("div", *pictures, class_="charts"),
+            element("p", cut, class_="quiet"),
+        ]
+    )
 
 
 def _inline(picture: bytes) -> str:
