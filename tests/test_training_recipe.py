@@ -73,7 +73,7 @@ def test_what_makes_no_sense_is_refused(change, message, write):
         ("corpus: {train: [a]}", "corpus needs validation"),
         ("seed: 1", "A recipe needs corpus"),
         ("[1, 2]", "must hold sections"),
-        ("a: [", "is not YAML"),
+        ("a: [", "must be YAML"),
     ],
 )
 def test_a_broken_file_is_refused(text, message, write):

@@ -57,7 +57,13 @@ class Checkpoint:
 class Checkpoints:
     """The checkpoints of one run: the last ones, and those of the highest scores."""
 
-    def __init__(self, folder: Path, *, keep_last: int, keep_best: int) -> None:
+    def __init__(
+        self, folder: Path, *, keep_last: int, keep_best: int, every_steps: int = 1
+    ) -> None:
+        """Checkpoints of other steps than every so many are kept until the next one.
+
+        So a run that was asked to stop, and saved, has the same last ones as if it had not been.
+        """
         if keep_last < 1 or keep_best < 1:
             raise ValueError(
                 "keep_last and keep_best must be at least 1, so that the last and the best "
@@ -66,6 +72,7 @@ class Checkpoints:
         self.folder = folder
         self.keep_last = keep_last
         self.keep_best = keep_best
+        self.every_steps = every_steps
         self._read_whole: set[Path] = set()
 
     def save(
@@ -140,8 +147,11 @@ class Checkpoints:
         return checkpoint
 
     def last(self, count: int) -> list[Checkpoint]:
-        """The last `count` checkpoints that are whole, or fewer, in the order of their steps."""
-        return list(islice(self._whole(self._newest_first()), count))[::-1]
+        """The last `count` regular checkpoints that are whole, or fewer, in the order of steps.
+
+        The newest one always counts.
+        """
+        return list(islice(self._whole(self._regular(self._newest_first())), count))[::-1]
 
     def best(self) -> Checkpoint | None:
         """The whole checkpoint of the highest score; None if none was ever scored."""
@@ -155,6 +165,13 @@ class Checkpoints:
                 folders[int(match[1])] = path
         return [folders[step] for step in sorted(folders, reverse=True)]
 
+    def _regular(self, newest_first: list[Path]) -> list[Path]:
+        return [
+            path
+            for number, path in enumerate(newest_first)
+            if number == 0 or _step_of(path) % self.every_steps == 0
+        ]
+
     def _whole(self, folders: Iterable[Path]) -> Iterator[Checkpoint]:
         """Check one after the other, only as far as somebody asks."""
         for folder in folders:
@@ -166,7 +183,7 @@ class Checkpoints:
         """Delete what is neither among the last nor among the best of the steps until this one."""
         candidates = [path for path in self._newest_first() if _step_of(path) <= step]
         whole = [path for path in candidates if self._is_whole(path, trusts_sizes=True)]
-        kept = {*whole[: self.keep_last], *_highest_first(whole)[: self.keep_best]}
+        kept = {*self._regular(whole)[: self.keep_last], *_highest_first(whole)[: self.keep_best]}
         for folder in candidates:
             if folder not in kept:
                 self._read_whole.discard(folder)

@@ -35,7 +35,7 @@ class Tokenized:
     target_lengths: Indices
     weights: np.ndarray[Any, np.dtype[np.float64]] | None = None
 
-    def pairs(self, indices: Indices) -> list[tuple[list[int], list[int]]]:
+    def pairs(self, indices: Indices, epoch: int = 0) -> list[tuple[list[int], list[int]]]:
         """The token ids of some pairs."""
         found = self.rows[indices]
         return list(zip(found["source"], found["target"], strict=True))

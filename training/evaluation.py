@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from accelerate.utils import gather_object
+from tqdm.auto import tqdm
 
 from training.objective import collate
 from training.recipe import EvaluationSection
 from vanilla_transformer.parallel_text import Pair
+from vanilla_transformer.scoring import TranslationMetric
+
+HIGHEST_EXPONENT = 700.0  # e to a little more is no float
 
 
 @dataclass(frozen=True)
@@ -19,81 +24,105 @@ class Score:
     loss: float  # cross-entropy of a target token, not smoothed
     bleu: float
     chrf: float
+    bleu_signature: str
+    chrf_signature: str
     translations: list[str]
 
     @property
     def perplexity(self) -> float:
-        return math.exp(min(self.loss, 700.0))
+        return math.exp(min(self.loss, HIGHEST_EXPONENT))
 
     def quality(self, best_by: str) -> float:
         """The higher the better."""
         return -self.loss if best_by == "loss" else float(getattr(self, best_by))
 
+    def figures(self) -> dict[str, float | str]:
+        """All but the translations."""
+        return {
+            "loss": self.loss,
+            "perplexity": self.perplexity,
+            **{name: getattr(self, name) for name in ("bleu", "chrf")},
+            **{name: getattr(self, name) for name in ("bleu_signature", "chrf_signature")},
+        }
+
 
 class Evaluation:
-    """Held-out pairs, shared among processes."""
+    """Held-out pairs, translated by all processes together."""
 
     def __init__(
-        self, pairs: list[Pair], tokenizer: Any, section: EvaluationSection, accelerator: Any
+        self,
+        pairs: list[Pair],
+        tokenizer: Any,
+        section: EvaluationSection,
+        accelerator: Accelerator,
     ) -> None:
         self.pairs, self.tokenizer, self.section = pairs, tokenizer, section
         self.accelerator = accelerator
+        self.tokens = list(
+            zip(*(self._encode(side) for side in zip(*pairs, strict=True)), strict=True)
+        )
 
     def of(self, model: Any) -> Score:
         """Look at a model; the same for every process."""
         was_training = model.training
         model.eval()
         with torch.no_grad():
-            mine = self._shares()
-            losses = [self._loss(model, batch) for batch in mine]
-            texts = [one for batch in mine for one in self._translate(model, batch)]
+            found = [self._look(model, batch) for batch in self._announced(self._batches())]
         model.train(was_training)
-        total, tokens = map(sum, zip(*gather_object(losses), strict=True))
-        written = dict(gather_object(texts))
+        losses, texts = zip(*gather_object(found), strict=True)
+        written = dict(pair for some in texts for pair in some)
         translations = [written[number] for number in range(len(self.pairs))]
-        bleu, chrf = self._scores(translations)
-        return Score(total / tokens, bleu, chrf, translations)
+        tokens = sum(len(target) for _, target in self.tokens)
+        return self._score(sum(losses) / tokens, translations)
 
-    def _shares(self) -> list[list[int]]:
-        """This process's pairs in batches of similar lengths."""
-        encoded = self.tokenizer([source for source, _ in self.pairs], verbose=False)["input_ids"]
-        order = sorted(range(len(self.pairs)), key=lambda number: len(encoded[number]))
-        mine = order[self.accelerator.process_index :: self.accelerator.num_processes]
+    def samples(self, score: Score) -> list[dict[str, str]]:
+        """The first pairs, and what the model made of them."""
+        return [
+            {"source": source, "reference": reference, "translation": translation}
+            for (source, reference), translation, _ in zip(
+                self.pairs, score.translations, range(self.section.samples), strict=False
+            )
+        ]
+
+    def _encode(self, texts: tuple[str, ...]) -> list[list[int]]:
+        ids: list[list[int]] = self.tokenizer(list(texts), verbose=False)["input_ids"]
+        return ids
+
+    def _batches(self) -> list[list[int]]:
+        """This process's pairs by number, similar lengths together; every process has a batch."""
+        order = sorted(range(len(self.pairs)), key=lambda number: -len(self.tokens[number][0]))
         batches: list[list[int]] = [[]]
-        for number in mine:
-            if (len(batches[-1]) + 1) * len(encoded[number]) > self.section.batch_tokens:
+        for number in order[self.accelerator.process_index :: self.accelerator.num_processes]:
+            longest = len(self.tokens[batches[-1][0]][0]) if batches[-1] else 0
+            if (len(batches[-1]) + 1) * longest > self.section.batch_tokens:
                 batches.append([])
             batches[-1].append(number)
-        return [batch for batch in batches if batch]
+        return batches
 
-    def _loss(self, model: Any, batch: list[int]) -> tuple[float, int]:
-        sources, targets = zip(*(self.pairs[number] for number in batch), strict=True)
-        ids = (
-            self.tokenizer(list(side), verbose=False)["input_ids"] for side in (sources, targets)
-        )
-        inputs = collate(
-            list(zip(*ids, strict=True)),
-            model.config.pad_token_id,
-            model.config.decoder_start_token_id,
-        )
+    def _announced(self, batches: list[list[int]]) -> Any:
+        is_main = self.accelerator.is_main_process
+        return tqdm(batches, desc="evaluating", delay=2, leave=False, disable=not is_main)
+
+    def _look(self, model: Any, batch: list[int]) -> tuple[float, list[tuple[int, str]]]:
+        """The loss of some pairs, summed over target tokens, and their translations by number."""
+        if not batch:
+            return 0.0, []
+        config = model.config
+        pairs = [self.tokens[number] for number in batch]
+        inputs = collate(pairs, config.pad_token_id, config.decoder_start_token_id)
         inputs = {name: one.to(model.device) for name, one in inputs.items()}
-        tokens = int((inputs["labels"] != -100).sum())
-        return float(model(**inputs, num_items_in_batch=1).loss), tokens
-
-    def _translate(self, model: Any, batch: list[int]) -> list[tuple[int, str]]:
-        sources = [self.pairs[number][0] for number in batch]
-        inputs = self.tokenizer(sources, return_tensors="pt", padding=True).to(model.device)
+        loss = float(model(**inputs, num_items_in_batch=1).loss)
         written = model.generate(
-            **inputs,
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
             num_beams=self.section.num_beams,
             length_penalty=self.section.length_penalty,
         )
         texts = self.tokenizer.batch_decode(written, skip_special_tokens=True)
-        return list(zip(batch, texts, strict=True))
+        return loss, list(zip(batch, texts, strict=True))
 
-    def _scores(self, translations: list[str]) -> tuple[float, float]:
-        from sacrebleu import BLEU, CHRF
-
-        references = [[target for _, target in self.pairs]]
-        bleu = BLEU(tokenize=self.section.tokenize).corpus_score(translations, references)
-        return bleu.score, CHRF().corpus_score(translations, references).score
+    def _score(self, loss: float, translations: list[str]) -> Score:
+        metric = TranslationMetric(self.section.tokenize, keep_in_memory=True)
+        references = [target for _, target in self.pairs]
+        figures = metric.compute(predictions=translations, references=references)
+        return Score(loss=loss, translations=translations, **figures)

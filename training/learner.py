@@ -1,41 +1,51 @@
-"""One step of training: a batch in, better weights out, or a reason why they stayed as they were."""
+"""One step of training: a batch in, better weights out, or a reason why they stayed the same."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from training.moving_average import MovingAverage
 from training.objective import Batch, loss_of
 from training.recipe import OptimizationSection
+from training.saved_state import load_state, save_state
 from training.schedule import Schedule
-from training.weights import choose_weights
+from training.weights import place_weights
 
-FIRST_SEED_OF_STEPS = 1_000_003  # steps of a run draw from seeds that no other purpose uses
+OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")  # in any case
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step did."""
+    """What a step did, the same on every process."""
 
     loss: float  # cross-entropy of a target token, smoothed
     gradient_norm: float
     learning_rate: float
     is_finite: bool  # else the weights stayed as they were
+    must_stop: bool  # some process was asked to
 
 
 class Learner:
-    """A model, its optimizer and schedule, on one of several processes."""
+    """A model, its optimizer and schedule; every process has one, and all weights in it."""
 
     def __init__(
-        self, model: Any, section: OptimizationSection, seed: int, accelerator: Any
+        self, model: Any, section: OptimizationSection, seed: int, accelerator: Accelerator
     ) -> None:
         self.section, self.seed, self.accelerator = section, seed, accelerator
-        self.weights = choose_weights(
-            model.to(accelerator.device).train(), section.precision, accelerator.device
-        )
+        self.weights = place_weights(model, section.precision, accelerator.device)
         self.schedule = Schedule.of(section, model.config.d_model)
+        self.average = (
+            MovingAverage(self.weights.exact, section.ema_decay) if section.ema_decay else None
+        )
         self.optimizer = torch.optim.AdamW(
             self.weights.exact,
             lr=0.0,
@@ -49,48 +59,115 @@ class Learner:
     def model(self) -> Any:
         return self.weights.model
 
-    def step(self, number: int, pieces: list[Batch], target_tokens: int) -> Outcome:
+    def step(
+        self, number: int, pieces: list[Batch], target_tokens: int, must_stop: bool = False
+    ) -> Outcome:
         """Learn from this process's pieces of a batch with so many target tokens in all."""
         loss = torch.zeros((), device=self.accelerator.device)
         for index, piece in enumerate(pieces):
-            self._draw_from(number, index)
-            objective, cross_entropy = loss_of(
-                self.model, piece, target_tokens, self.section.r_drop
-            )
-            objective.backward()
+            self._draw_from(number, self.accelerator.process_index * len(pieces) + index)
+            with _naming_the_shape(piece):
+                objective, cross_entropy = loss_of(
+                    self.model, piece, target_tokens, self.section.r_drop
+                )
+                objective.backward()
             self.weights.gather()
             loss += cross_entropy
-        return self._update(number, loss)
+        return self._update(number, loss, must_stop)
 
-    def _update(self, number: int, loss: Tensor) -> Outcome:
+    def _update(self, number: int, loss: Tensor, must_stop: bool) -> Outcome:
         """Let all processes agree on gradients and loss, then take the step if both are finite."""
         gradients = self.weights.gradients()
-        self._add_up([loss, *gradients])
-        norm = torch.nn.utils.get_total_norm(gradients) if gradients else torch.zeros(())
+        stops = torch.tensor(float(must_stop), device=loss.device)
+        self._add_up([loss, stops, *gradients])
+        norm = torch.nn.utils.get_total_norm(gradients)
         rate = self.schedule.rate(number)
-        is_finite = math.isfinite(float(loss)) and math.isfinite(float(norm))
-        if is_finite and gradients:
-            if self.section.max_gradient_norm:
-                torch.nn.utils.clip_grads_with_norm_(
-                    self.weights.exact, self.section.max_gradient_norm, norm
-                )
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            self.optimizer.step()
-            self.weights.spread()
+        outcome = Outcome(
+            loss=float(loss),
+            gradient_norm=float(norm),
+            learning_rate=rate,
+            is_finite=math.isfinite(float(loss)) and math.isfinite(float(norm)),
+            must_stop=bool(stops > 0),
+        )
+        if outcome.is_finite:
+            self._take_step(number, rate, norm)
         self.weights.forget_gradients()
-        return Outcome(float(loss), float(norm), rate, is_finite)
+        return outcome
+
+    def _take_step(self, number: int, rate: float, norm: Tensor) -> None:
+        if most := self.section.max_gradient_norm:
+            torch.nn.utils.clip_grads_with_norm_(self.weights.exact, most, norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        if self.average:
+            self.average.follow(number)
+        self.weights.spread()
 
     def _draw_from(self, number: int, piece: int) -> None:
-        """Dropout is a function of seed, step, process and piece: nothing to save, or to restore."""
-        place = (self.accelerator.process_index << 10) + piece
-        torch.manual_seed(hash((FIRST_SEED_OF_STEPS, self.seed, number, place)) & (2**63 - 1))
+        """Dropout is a function of seed, step and piece: there is no generator to save."""
+        drawn = np.random.SeedSequence([self.seed, number, piece]).generate_state(1, np.uint64)
+        torch.manual_seed(int(drawn[0]))
 
     def _add_up(self, tensors: list[Tensor]) -> None:
-        """Sum over all processes, in as few messages as there are kinds of numbers."""
+        """Sum over all processes, in one message."""
         if self.accelerator.num_processes == 1:
             return
         flat = torch.cat([one.flatten().float() for one in tensors])
         torch.distributed.all_reduce(flat)
         for one, total in zip(tensors, flat.split([one.numel() for one in tensors]), strict=True):
             one.copy_(total.view_as(one))
+
+    @contextmanager
+    def best_weights(self) -> Iterator[Any]:
+        """The model with the weights to be judged and used: their moving average, if there is one.
+
+        It gives the model that computes.
+        """
+        with self.average.in_place() if self.average else nullcontext():
+            self.weights.spread()
+            yield self.weights.model
+        self.weights.spread()
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that `from_pretrained` loads, and beside it what a resumed run needs."""
+        with self.average.in_place() if self.average else nullcontext():
+            self.weights.trained.save_pretrained(folder)
+        if self.average:
+            save_file(self._named(), folder / "training" / "weights.safetensors")
+        save_state(self.optimizer.state_dict(), folder / "training" / "optimizer")
+
+    def load(self, folder: Path) -> None:
+        """Go on from such a folder."""
+        saved = load_file(folder / "model.safetensors")
+        if self.average:
+            self._copy(saved, self.average.averages)
+            saved = load_file(folder / "training" / "weights.safetensors")
+        self._copy(saved, self.weights.exact)
+        self.weights.spread()
+        self.optimizer.load_state_dict(load_state(folder / "training" / "optimizer"))
+
+    def _named(self) -> dict[str, Tensor]:
+        named = self.weights.trained.named_parameters()
+        return {name: one.detach() for name, one in named if one.requires_grad}
+
+    @torch.no_grad()
+    def _copy(self, saved: dict[str, Tensor], weights: list[Tensor]) -> None:
+        for name, one in zip(self._named(), weights, strict=True):
+            one.copy_(saved[name])
+
+
+@contextmanager
+def _naming_the_shape(piece: Batch) -> Iterator[None]:
+    """Say how large a batch was that did not fit into memory."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(sign in str(error).lower() for sign in OUT_OF_MEMORY):
+            raise
+        pairs, source_len = piece["input_ids"].shape
+        raise ValueError(
+            f"A batch must fit into memory, got {pairs} pairs of up to {source_len} source and "
+            f"{piece['labels'].shape[1]} target tokens, for which there was not enough: lower "
+            "batching.source_tokens and target_tokens, or raise batching.accumulation."
+        ) from error

@@ -1,75 +1,92 @@
-"""Brings the batches of a run to one process, made ready ahead by workers if the recipe has some."""
+"""Brings the batches of a run to one process, made ready ahead by workers if it has some."""
 
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import DataLoader
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, Dataset
 
 from training.batching import Batches, Indices, Place, part_of
-from training.corpus import Tokenized
-from training.objective import Batch, collate
+from training.objective import Batch, TokenPair, collate, silenced
+from training.recipe import BatchingSection
+
+TIMEOUT = 600  # seconds without a batch from the workers, after which something is wrong
 
 
-class Work:
-    """What one process does in a step: its pieces, and the target tokens of the whole batch."""
+class Work(NamedTuple):
+    """What one process does in a step, and where in the data that leaves the run."""
 
-    def __init__(self, place: Place, pieces: list[Batch], target_tokens: int) -> None:
-        self.place, self.pieces, self.target_tokens = place, pieces, target_tokens
+    place: Place
+    pairs: Indices  # the whole batch, as numbers of pairs of the corpus
+    pieces: list[Batch]  # this process's part
+    target_tokens: int  # of the whole batch
 
 
-class WorkOf(torch.utils.data.Dataset[tuple[list[Batch], int]]):
-    """The work of each batch of one epoch."""
+class PiecesOfBatches(Dataset[tuple[list[Batch], int]]):
+    """Item n: this process's part of batch n of an epoch, and the batch's target tokens."""
 
-    def __init__(self, corpus: Tokenized, batches: list[Indices], share: Any, collate: Any) -> None:
-        self.corpus, self.batches, self.share, self.collate = corpus, batches, share, collate
+    def __init__(self, loader: "Loader", batches: list[Indices], epoch: int) -> None:
+        self.loader, self.batches, self.epoch = loader, batches, epoch
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, number: int) -> tuple[list[Batch], int]:
-        batch = self.batches[number]
-        pieces = [
-            self.collate(self.corpus.pairs(piece)) for piece in self.share(batch) if len(piece)
-        ]
-        return pieces, int(self.corpus.target_lengths[batch].sum())
+        return self.loader.cut(self.batches[number], self.epoch)
 
 
 class Loader:
     """All work of one process from any place on, for ever."""
 
     def __init__(
-        self, corpus: Tokenized, batches: Batches, config: Any, accelerator: Any, recipe: Any
+        self,
+        corpus: Any,
+        batches: Batches,
+        section: BatchingSection,
+        config: Any,
+        accelerator: Accelerator,
     ) -> None:
-        self.corpus, self.batches, self.workers = corpus, batches, recipe.batching.workers
-        self.share = partial(
-            part_of,
-            rank=accelerator.process_index,
-            processes=accelerator.num_processes,
-            accumulation=recipe.batching.accumulation,
-        )
-        self.collate = partial(
-            collate, padding=config.pad_token_id, start=config.decoder_start_token_id
-        )
+        self.corpus, self.batches, self.section = corpus, batches, section
+        self.padding, self.start = config.pad_token_id, config.decoder_start_token_id
+        self.rank, self.processes = accelerator.process_index, accelerator.num_processes
         self.device = accelerator.device
 
     def after(self, place: Place) -> Iterator[Work]:
         """What is to be done after a place."""
         while True:
             batches = self.batches.epoch(place.epoch)[place.batch :]
-            work = WorkOf(self.corpus, batches, self.share, self.collate)
-            # Of its own generator: a loader would draw from the one that dropout draws from.
-            ready = DataLoader(
-                work,
-                batch_size=None,
-                num_workers=self.workers,
-                collate_fn=None,
-                generator=torch.Generator(),
-            )
-            for number, (pieces, target_tokens) in enumerate(ready, start=place.batch + 1):
+            made = self._made_ready(PiecesOfBatches(self, batches, place.epoch))
+            for number, (batch, (pieces, tokens)) in enumerate(zip(batches, made, strict=True)):
                 moved = [
-                    {name: one.to(self.device) for name, one in piece.items()} for piece in pieces
+                    {name: one.to(self.device, non_blocking=True) for name, one in piece.items()}
+                    for piece in pieces
                 ]
-                yield Work(Place(place.epoch, number), moved, target_tokens)
+                yield Work(Place(place.epoch, place.batch + number + 1), batch, moved, tokens)
             place = Place(place.epoch + 1, 0)
+
+    def cut(self, batch: Indices, epoch: int) -> tuple[list[Batch], int]:
+        """This process's pieces of a batch, and the target tokens of all of it."""
+        accumulation = self.section.accumulation
+        parts = part_of(batch, self.rank, self.processes, accumulation)
+        pieces = [self._piece(part if len(part) else batch[:1], epoch) for part in parts]
+        pieces = [
+            piece if len(part) else silenced(piece)
+            for piece, part in zip(pieces, parts, strict=True)
+        ]
+        return pieces, int(self.corpus.target_lengths[batch].sum())
+
+    def _piece(self, part: Indices, epoch: int) -> Batch:
+        pairs: list[TokenPair] = self.corpus.pairs(part, epoch)
+        return collate(pairs, self.padding, self.start)
+
+    def _made_ready(self, pieces: PiecesOfBatches) -> DataLoader[tuple[list[Batch], int]]:
+        workers = self.section.workers
+        return DataLoader(
+            pieces,
+            batch_size=None,
+            num_workers=workers,
+            timeout=TIMEOUT if workers else 0,
+            pin_memory=self.device.type == "cuda",
+            generator=torch.Generator(),  # of its own: else it draws from the one of dropout
+        )

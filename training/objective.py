@@ -2,26 +2,41 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 IGNORED = -100  # labels that are no words
 
 Batch = dict[str, Tensor]
+TokenPair = tuple[list[int], list[int]]
 
 
-def collate(pairs: list[tuple[list[int], list[int]]], padding: int, start: int) -> Batch:
+def collate(pairs: list[TokenPair], padding: int, start: int) -> Batch:
     """Padded tensors: the decoder reads the target from `start` on and is asked for all of it."""
     sources, targets = zip(*pairs, strict=True)
-    input_ids = _padded(list(sources), padding)
-    labels = _padded(list(targets), IGNORED)
-    shifted = [[start, *target[:-1]] for target in targets]
+    labels = padded(targets, IGNORED)
+    decoder_input_ids = labels.roll(1, dims=1).masked_fill_(labels == IGNORED, padding)
+    decoder_input_ids[:, 0] = start
     return {
-        "input_ids": input_ids,
-        "attention_mask": _padded([[1] * len(source) for source in sources], 0),
-        "decoder_input_ids": _padded(shifted, padding),
+        "input_ids": padded(sources, padding),
+        "attention_mask": padded([[1] * len(source) for source in sources], 0),
+        "decoder_input_ids": decoder_input_ids,
         "labels": labels,
     }
+
+
+def padded(rows: Any, filler: int) -> Tensor:
+    """Rows of different lengths as a matrix, filled up on the right."""
+    matrix = np.full((len(rows), max(map(len, rows))), filler, dtype=np.int64)
+    for row, values in enumerate(rows):
+        matrix[row, : len(values)] = values
+    return torch.from_numpy(matrix)
+
+
+def silenced(batch: Batch) -> Batch:
+    """The same batch with nothing to learn from: for a process that a small batch left without."""
+    return batch | {"labels": torch.full_like(batch["labels"], IGNORED)}
 
 
 def loss_of(model: Any, batch: Batch, target_tokens: int, r_drop: float) -> tuple[Tensor, Tensor]:
@@ -44,8 +59,3 @@ def symmetric_divergence(logits: Tensor, others: Tensor) -> Tensor:
     """(KL(p, q) + KL(q, p)) / 2 of two distributions over words, summed over rows."""
     log_p, log_q = logits.float().log_softmax(dim=-1), others.float().log_softmax(dim=-1)
     return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
-
-
-def _padded(rows: list[list[int]], filler: int) -> Tensor:
-    width = max(map(len, rows))
-    return torch.tensor([row + [filler] * (width - len(row)) for row in rows])

@@ -1,32 +1,29 @@
-"""A recipe is all that makes a training run what it is: one YAML file, read into frozen dataclasses.
+"""A recipe is all that makes a training run what it is: a YAML file, frozen dataclasses in Python.
 
-Defaults live here and nowhere else. Unknown keys are refused with the nearest known one, values are
-checked before anything else starts, and `--set section.key=value` changes one value of a file.
+Defaults live here and nowhere else, and values are checked before anything else starts.
 """
 
-import difflib
-import types
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal
 
 import yaml
 
-
-def _refuse(rule: str, value: object) -> None:
-    raise ValueError(f"{rule}, got {value!r}.")
+from training.recipe_reading import apply_change, at_least, read_as, refuse, share_below_one
 
 
 @dataclass(frozen=True)
 class TrainingCorpus:
     """One place of parallel text; `weight` 2 reads it twice an epoch, 0.5 every other pair."""
 
+    has_short_form: ClassVar[bool] = True  # the places alone
+
     places: tuple[str, ...]
     weight: float = 1.0
 
     def __post_init__(self) -> None:
         if self.weight <= 0:
-            _refuse("corpus.train.weight must be positive", self.weight)
+            refuse("corpus.train.weight must be positive", self.weight)
 
 
 @dataclass(frozen=True)
@@ -52,14 +49,12 @@ class BatchingSection:
 
     source_tokens: int = 4096
     target_tokens: int = 4096
-    accumulation: int = 1  # parts that a step is made of
-    bucket_width: int = 0  # tokens by which lengths in a batch may differ; 0: one sorted order
-    workers: int = 0
+    accumulation: int = 1  # pieces that each process makes of its part
+    workers: int = 0  # processes that make batches ready
 
     def __post_init__(self) -> None:
-        for name in ("source_tokens", "target_tokens", "accumulation"):
-            if getattr(self, name) < 1:
-                _refuse(f"batching.{name} must be at least 1", getattr(self, name))
+        at_least(1, "batching", self, "source_tokens", "target_tokens", "accumulation")
+        at_least(0, "batching", self, "workers")
 
 
 @dataclass(frozen=True)
@@ -81,37 +76,60 @@ class OptimizationSection:
     ema_decay: float = 0.0  # 0: no moving average of the weights
 
     def __post_init__(self) -> None:
-        if self.warmup_steps < 1 or self.max_steps < 1:
-            _refuse("optimization.max_steps and warmup_steps must be at least 1", self)
+        at_least(1, "optimization", self, "max_steps", "warmup_steps")
+        at_least(0, "optimization", self, "weight_decay", "max_gradient_norm", "r_drop")
+        share_below_one("optimization", self, "beta1", "beta2", "bpe_dropout", "ema_decay")
+        if self.peak_learning_rate is not None and not self.peak_learning_rate > 0:
+            refuse("optimization.peak_learning_rate must be positive", self.peak_learning_rate)
         if not 0 <= self.cooldown_steps <= self.max_steps:
-            _refuse("optimization.cooldown_steps must be from 0 to max_steps", self.cooldown_steps)
-        for name in ("bpe_dropout", "ema_decay"):
-            if not 0 <= getattr(self, name) < 1:
-                _refuse(f"optimization.{name} must be from 0 to below 1", getattr(self, name))
+            refuse("optimization.cooldown_steps must be from 0 to max_steps", self.cooldown_steps)
 
 
 @dataclass(frozen=True)
 class EvaluationSection:
-    """How often the model is looked at, and what counts as better."""
+    """How often the model is looked at, how it translates, and what counts as better."""
 
     every_steps: int = 1_000
     num_beams: int = 4
     length_penalty: float = 0.6
-    tokenize: str = "13a"  # sacrebleu's; "none" for text that is tokenized already
+    tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
     best_by: Literal["loss", "bleu", "chrf"] = "loss"
     patience: int = 0  # evaluations without anything better after which to stop; 0: never
     batch_tokens: int = 4096
     samples: int = 5  # translations shown in the report
 
+    def __post_init__(self) -> None:
+        at_least(1, "evaluation", self, "every_steps", "num_beams", "batch_tokens")
+        at_least(0, "evaluation", self, "patience", "samples")
+
 
 @dataclass(frozen=True)
 class CheckpointsSection:
-    """What is kept, and what of it is averaged at the end."""
+    """What is kept, and what of it is averaged at the end (6.1)."""
 
     every_steps: int = 1_000
     keep_last: int = 5
     keep_best: int = 1
     average_last: int = 5  # 1: the last one is the result
+
+    def __post_init__(self) -> None:
+        at_least(1, "checkpoints", self, "every_steps", "keep_last", "keep_best", "average_last")
+        if self.average_last > self.keep_last:
+            refuse(
+                f"checkpoints.average_last must be at most keep_last ({self.keep_last})",
+                self.average_last,
+            )
+
+
+@dataclass(frozen=True)
+class LogSection:
+    """What a run tells while it goes on."""
+
+    every_steps: int = 50
+    trackers: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+
+    def __post_init__(self) -> None:
+        at_least(1, "log", self, "every_steps")
 
 
 @dataclass(frozen=True)
@@ -119,11 +137,12 @@ class Recipe:
     """A training run."""
 
     corpus: CorpusSection
-    model: dict[str, Any] = field(default_factory=dict)  # fields of VanillaTransformerConfig
+    model: dict[str, Any] = field(default_factory=dict)  # a row of Table 3, and other fields
     batching: BatchingSection = BatchingSection()
     optimization: OptimizationSection = OptimizationSection()
     evaluation: EvaluationSection = EvaluationSection()
     checkpoints: CheckpointsSection = CheckpointsSection()
+    log: LogSection = LogSection()
     seed: int = 1
 
     def to_yaml(self) -> str:
@@ -135,91 +154,14 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     """Read a recipe and apply changes such as `optimization.max_steps=120`."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} must be YAML in UTF-8, got: {error}.") from error
     if not isinstance(values, dict):
-        _refuse(f"{path} must hold sections such as `corpus:`", values)
+        refuse(f"{path} must hold sections such as `corpus:`", values)
     for change in changes:
-        _apply(change, values)
-    return _read(Recipe, values, "")
-
-
-def _apply(change: str, values: dict[str, Any]) -> None:
-    """Put `section.key=value`, the value in YAML, into the values of a file."""
-    name, sign, text = change.partition("=")
-    if not sign or not name:
-        _refuse("A change is written section.key=value", change)
-    *sections, key = name.split(".")
-    for section in sections:
-        values = values.setdefault(section, {})
-        if not isinstance(values, dict):
-            _refuse(f"{section} holds no keys that {name} could be one of", values)
-    values[key] = yaml.safe_load(text)
-
-
-def _read(wanted: Any, value: Any, place: str) -> Any:
-    """The value as the type it is declared with; `place` is its name in errors."""
-    if is_dataclass(wanted):
-        return _read_section(wanted, value, place)
-    origin, inner = get_origin(wanted), get_args(wanted)
-    if origin in (types.UnionType,):
-        rest = [one for one in inner if one is not type(None)]
-        return None if value is None else _read(rest[0], value, place)
-    if origin is Literal:
-        return _one_of(inner, value, place)
-    if origin is tuple:
-        items = value if isinstance(value, list | tuple) else [value]
-        return tuple(_read(inner[0], item, f"{place}[{index}]") for index, item in enumerate(items))
-    if origin is dict:
-        if not isinstance(value, dict):
-            _refuse(f"{place} must hold keys and values", value)
-        return {str(key): _read(inner[1], one, f"{place}.{key}") for key, one in value.items()}
-    return _scalar(wanted, value, place)
-
-
-def _read_section(section: Any, value: Any, place: str) -> Any:
-    names = [one.name for one in fields(section)]
-    if section is TrainingCorpus and not isinstance(value, dict):
-        value = {"places": value}
-    if not isinstance(value, dict):
-        _refuse(f"{place or 'A recipe'} must hold some of {', '.join(names)}", value)
-    for key in value:
-        if key not in names:
-            near = difflib.get_close_matches(str(key), names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}."
-            raise ValueError(f"There is no {key!r} in {place or 'a recipe'}: {hint}")
-    types_of = get_type_hints(section)
-    missing = [
-        one.name
-        for one in fields(section)
-        if one.name not in value and one.default is one.default_factory  # both: MISSING
-    ]
-    if missing:
-        raise ValueError(f"{place or 'A recipe'} needs {', '.join(missing)}.")
-    prefix = f"{place}." if place else ""
-    return section(
-        **{key: _read(types_of[key], one, f"{prefix}{key}") for key, one in value.items()}
-    )
-
-
-def _one_of(choices: tuple[Any, ...], value: Any, place: str) -> Any:
-    if value not in choices:
-        _refuse(f"{place} must be one of {', '.join(map(str, choices))}", value)
-    return value
-
-
-def _scalar(wanted: Any, value: Any, place: str) -> Any:
-    """YAML reads 5e-4 as text and 3 as a whole number: both are numbers where one is wanted."""
-    if wanted is Any:
-        return value
-    if wanted is float and isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except ValueError:
-            _refuse(f"{place} must be a number", value)
-    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        _refuse(f"{place} must be {wanted.__name__}", value)
-    return value
+        apply_change(change, values)
+    recipe: Recipe = read_as(Recipe, values)
+    return recipe
 
 
 def _plain(value: Any) -> Any:
@@ -227,8 +169,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
-
-
-def with_model(recipe: Recipe, **changes: Any) -> Recipe:
-    """The recipe with other fields of the model."""
-    return replace(recipe, model=recipe.model | changes)

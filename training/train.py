@@ -4,44 +4,40 @@ Under `accelerate launch` the same with many processes. A run that was stopped, 
 with `--resume` as if it had never been. It ends with code 75 if it was asked to stop and saved.
 """
 
-import json
 import logging
 import sys
-from dataclasses import asdict, dataclass, field
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from accelerate import Accelerator
 from accelerate.utils import set_seed
-from tqdm.auto import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
 from transformers import AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
-from training.batching import Batches, Place
-from training.checkpoints import Checkpoint, Checkpoints
+from training.batching import Batches
+from training.checkpoints import Checkpoints
 from training.corpus import prepare_training, read_held_out
 from training.evaluation import Evaluation, Score
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
-from training.loader import Loader
+from training.loader import Loader, Work
+from training.processes import on_main
+from training.progress import Progress
 from training.recipe import Recipe, load_recipe
+from training.report import write_report
+from training.reporter import Reporter
+from training.result import MODEL, write_model, write_results
 from training.run_lock import RunLock
-from training.saved_state import load_state, save_state
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 
 logger = logging.getLogger("training")
 
-
-@dataclass
-class Progress:
-    """How far a run is: all that a resumed one needs beside weights and optimizer."""
-
-    step: int = 0
-    place: Place = Place()
-    best: float | None = None
-    evaluations_without_better: int = 0
-    skipped_steps: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
+MOST_SKIPPED_IN_A_ROW = 10
+BYTES_A_WEIGHT = 12  # float32 weights and the optimizer's two moments
 
 
 class Run:
@@ -50,7 +46,7 @@ class Run:
     def __init__(self, recipe: Recipe, folder: Path, accelerator: Accelerator) -> None:
         self.recipe, self.folder, self.accelerator = recipe, folder, accelerator
         self.tokenizer = AutoTokenizer.from_pretrained(recipe.corpus.tokenizer)
-        corpus, report = self._read_corpus()
+        corpus = self._read_corpus()
         self.batches = Batches(
             corpus.source_lengths,
             corpus.target_lengths,
@@ -60,119 +56,218 @@ class Run:
             seed=recipe.seed,
         )
         set_seed(recipe.seed)
-        model = self._build_model()
+        model = build_model(recipe, self.tokenizer)
         self.learner = Learner(model, recipe.optimization, recipe.seed, accelerator)
-        self.loader = Loader(corpus, self.batches, model.config, accelerator, recipe)
-        held_out = read_held_out(recipe.corpus, recipe.corpus.validation)
-        self.evaluation = Evaluation(held_out, self.tokenizer, recipe.evaluation, accelerator)
-        section = recipe.checkpoints
+        self.loader = Loader(corpus, self.batches, recipe.batching, model.config, accelerator)
+        self.evaluation = self._evaluation_on(recipe.corpus.validation)
         self.checkpoints = Checkpoints(
-            folder / "checkpoints", keep_last=section.keep_last, keep_best=section.keep_best
+            folder / "checkpoints",
+            keep_last=recipe.checkpoints.keep_last,
+            keep_best=recipe.checkpoints.keep_best,
+            every_steps=recipe.checkpoints.every_steps,
         )
+        self.reporter = Reporter(folder, recipe, accelerator)
         self.progress = Progress()
-        for line in report:
-            logger.info(line)
-        logger.info("padding: %.1f%% of all places in batches", 100 * self.batches.padding())
 
-    def _read_corpus(self) -> Any:
-        with self.accelerator.main_process_first():
-            return prepare_training(self.recipe.corpus, self.tokenizer, self.folder / "corpus")
+    def resume(self) -> None:
+        """Go on after the last whole checkpoint, if there is one."""
+        latest = on_main(self.accelerator, self.checkpoints.latest)
+        if latest:
+            self.learner.load(latest.folder)
+            self.progress = Progress.read(latest.training / "progress.json")
+            logger.info("going on after step %s", f"{self.progress.step:,}")
 
-    def _build_model(self) -> VanillaTransformerForConditionalGeneration:
-        fields = {"vocab_size": len(self.tokenizer)} | self.recipe.model
-        config = VanillaTransformerConfig(
-            pad_token_id=self.tokenizer.pad_token_id,
-            eos_token_id=self.tokenizer.eos_token_id,
-            **fields,
-        )
-        return VanillaTransformerForConditionalGeneration(config)
-
-    def go(self, interruption: Interruption) -> bool:
+    def train(self, interruption: Interruption) -> bool:
         """Train to the end, or until somebody asks to stop; returns whether it is the end."""
-        section, progress = self.recipe.optimization, self.progress
-        shown = tqdm(
-            total=section.max_steps,
-            initial=progress.step,
-            disable=not self.accelerator.is_main_process,
-            unit=" steps",
+        self.reporter.start(
+            self.progress,
+            parameters=self.learner.weights.trained.num_parameters(),
+            precision=str(self.learner.model.dtype).removeprefix("torch."),
+            padding=self.batches.padding(),
         )
-        for work in self.loader.after(progress.place):
-            if progress.step >= section.max_steps:
-                return True
-            progress.step += 1
-            outcome = self.learner.step(progress.step, work.pieces, work.target_tokens)
-            progress.place = work.place
-            progress.skipped_steps += not outcome.is_finite
-            shown.update()
-            shown.set_postfix(loss=f"{outcome.loss:.3f}", lr=f"{outcome.learning_rate:.2e}")
-            self._look_and_save(interruption.requested)
-            if interruption.requested:
+        began = time.perf_counter()
+        for work in self.loader.after(self.progress.place):
+            if self._is_over():
+                break
+            stops = self._step(work, interruption.requested, began)
+            self._look_and_save(stops)
+            if stops:
                 return False
+            began = time.perf_counter()
         return True
 
+    def _is_over(self) -> bool:
+        patience, progress = self.recipe.evaluation.patience, self.progress
+        is_patient = not patience or progress.evaluations_since_best < patience
+        return progress.step >= self.recipe.optimization.max_steps or not is_patient
+
+    def _step(self, work: Work, wants_to_stop: bool, began: float) -> bool:
+        """Learn from a batch; returns whether some process was asked to stop."""
+        progress = self.progress
+        progress.step += 1
+        outcome = self.learner.step(
+            progress.step, work.pieces, work.target_tokens, must_stop=wants_to_stop
+        )
+        progress.place = work.place
+        progress.target_tokens += work.target_tokens
+        progress.note_finite(outcome.is_finite)
+        if not outcome.is_finite:
+            self.reporter.skipped(progress, outcome, work.pairs.tolist())
+        if progress.skipped_in_a_row == MOST_SKIPPED_IN_A_ROW:
+            raise ValueError(
+                f"Loss and gradients must be finite, got {MOST_SKIPPED_IN_A_ROW} steps in a row "
+                f"where they were not, the last one step {progress.step}: lower "
+                "optimization.peak_learning_rate, raise warmup_steps or clip gradients "
+                "(max_gradient_norm). The last checkpoint is finite."
+            )
+        seconds = time.perf_counter() - began
+        progress.seconds += seconds
+        self.reporter.step(progress, outcome, work.target_tokens, seconds)
+        return outcome.must_stop
+
     def _look_and_save(self, stops: bool) -> None:
+        """Evaluate and save when it is time, at the end, and before stopping."""
         step, recipe = self.progress.step, self.recipe
         is_end = step >= recipe.optimization.max_steps
         score = None
         if is_end or step % recipe.evaluation.every_steps == 0:
             score = self._evaluate()
-        if stops or is_end or score or step % recipe.checkpoints.every_steps == 0:
-            self.save(score)
+        if stops or score or step % recipe.checkpoints.every_steps == 0:
+            self._save(score)
 
     def _evaluate(self) -> Score:
-        score = self.evaluation.of(self.learner.model)
-        entry = {"step": self.progress.step} | {
-            name: getattr(score, name) for name in ("loss", "perplexity", "bleu", "chrf")
-        }
-        self.progress.history.append(entry)
-        logger.info(json.dumps(entry))
+        with self.learner.best_weights() as model:
+            score = self.evaluation.of(model)
+        self.progress.note_quality(score.quality(self.recipe.evaluation.best_by))
+        self.reporter.evaluation(self.progress, score, samples=self.evaluation.samples(score))
         return score
 
-    def save(self, score: Score | None) -> Checkpoint:
-        """Save all that a resumed run needs, in a folder that `from_pretrained` loads."""
+    def _save(self, score: Score | None) -> None:
         quality = score.quality(self.recipe.evaluation.best_by) if score else None
-        return self.checkpoints.save(self.progress.step, self._write, quality)
+        bytes_needed = BYTES_A_WEIGHT * self.learner.weights.trained.num_parameters()
+        save = self.checkpoints.save
+        on_main(
+            self.accelerator,
+            lambda: save(self.progress.step, self._write, quality, bytes_needed),
+        )
 
     def _write(self, folder: Path) -> None:
-        weights = dict(self.learner.weights.named())
-        self.learner.model.save_pretrained(folder, state_dict=weights)
+        """All that a resumed run needs, in a folder that `from_pretrained` loads."""
+        self.learner.save(folder)
         self.tokenizer.save_pretrained(folder)
         (folder / "recipe.yaml").write_text(self.recipe.to_yaml(), encoding="utf-8")
-        save_state(self.learner.optimizer.state_dict(), folder / "training" / "optimizer")
-        progress = asdict(self.progress)
-        (folder / "training" / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
+        self.progress.write(folder / "training" / "progress.json")
 
-    def resume(self) -> None:
-        """Go on after the last whole checkpoint, if there is one."""
-        checkpoint = self.checkpoints.latest()
-        if checkpoint is None:
-            return
-        from safetensors.torch import load_file
+    def finish(self) -> None:
+        """Average the last checkpoints, and say how good the result is."""
+        count = self.recipe.checkpoints.average_last
+        averaged = on_main(
+            self.accelerator, lambda: write_model(self.checkpoints, count, self.folder)
+        )
+        model = type(self.learner.model).from_pretrained(
+            self.folder / MODEL, dtype=self.learner.model.dtype
+        )
+        model = model.to(self.accelerator.device)
+        places = {"validation": self.recipe.corpus.validation, **self.recipe.corpus.tests}
+        scores = {name: self._evaluation_on(place).of(model) for name, place in places.items()}
+        figures = {name: score.figures() for name, score in scores.items()}
+        self.reporter.result(self.progress, averaged, figures)
+        on_main(self.accelerator, lambda: write_results(figures, self.folder))
+        for name, score in scores.items():
+            logger.info("%s: BLEU %.2f, chrF %.2f", name, score.bleu, score.chrf)
+        on_main(self.accelerator, lambda: report(self.folder))
 
-        self.learner.weights.load(load_file(checkpoint.folder / "model.safetensors"))
-        self.learner.optimizer.load_state_dict(load_state(checkpoint.training / "optimizer"))
-        values = json.loads((checkpoint.training / "progress.json").read_text(encoding="utf-8"))
-        self.progress = Progress(**values | {"place": Place(**values["place"])})
-        logger.info("going on after step %d", self.progress.step)
+    def _read_corpus(self) -> Any:
+        section, folder = self.recipe.corpus, self.folder / "corpus"
+        on_main(self.accelerator, lambda: prepare_training(section, self.tokenizer, folder)[1])
+        return prepare_training(section, self.tokenizer, folder)[0]
+
+    def _evaluation_on(self, places: tuple[str, ...]) -> Evaluation:
+        held_out = read_held_out(self.recipe.corpus, places)
+        return Evaluation(held_out, self.tokenizer, self.recipe.evaluation, self.accelerator)
+
+
+def report(folder: Path) -> None:
+    """Write the report, which is no reason to fail: `training/report.py` writes it at any time."""
+    try:
+        page, *_ = write_report(folder)
+        logger.info("the result is in %s, the report in %s", folder / MODEL, page)
+    except (ValueError, OSError) as error:
+        logger.warning("There is no report: %s", error)
+
+
+def build_model(recipe: Recipe, tokenizer: Any) -> VanillaTransformerForConditionalGeneration:
+    """The model of a recipe, for a tokenizer's words."""
+    fields = {"from_paper": "base", "vocab_size": len(tokenizer), **recipe.model}
+    start = tokenizer.pad_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+    config = VanillaTransformerConfig.from_paper(
+        fields.pop("from_paper"),
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        decoder_start_token_id=start,
+        **fields,
+    )
+    model = VanillaTransformerForConditionalGeneration(config)
+    section = recipe.evaluation
+    model.generation_config.num_beams = section.num_beams
+    model.generation_config.length_penalty = section.length_penalty
+    return model
+
+
+def claim_folder(folder: Path, recipe: Recipe, resumes: bool) -> None:
+    """Write the recipe into the run's folder, which must not hold another run."""
+    has_run = any((folder / "checkpoints").glob("step-*"))
+    if has_run and not resumes:
+        raise ValueError(
+            f"A new run needs a folder of its own, got {folder} with checkpoints in it: go on with "
+            "--resume, or name another --output."
+        )
+    (folder / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
 
 
 def main(
     config: Annotated[Path, typer.Option(help="The recipe, a YAML file.")],
     output: Annotated[Path, typer.Option(help="The run's folder; made if need be.")],
-    resume: Annotated[bool, typer.Option(help="Go on after the last checkpoint.")] = False,
-    set: Annotated[list[str] | None, typer.Option(help="section.key=value, in YAML.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the last checkpoint, if there is one.")
+    ] = False,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, the value in YAML.")
+    ] = None,
 ) -> None:
     """Train a model by a recipe."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    recipe = load_recipe(config, tuple(set or ()))
-    accelerator = Accelerator()
-    with RunLock(output), Interruption() as interruption:
-        run = Run(recipe, output, accelerator)
-        if resume:
-            run.resume()
-        is_end = run.go(interruption)
+    disable_progress_bar()  # of saving, which is quick
+    try:
+        recipe = load_recipe(config, tuple(changes or ()))
+        log_with = list(recipe.log.trackers)
+        accelerator = Accelerator(log_with=log_with, project_dir=output)
+        is_end = run(recipe, output, accelerator, resumes=resume)
+    except (ValueError, OSError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(1)
     sys.exit(0 if is_end else INTERRUPTED)
 
 
+def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -> bool:
+    """Train in a folder that no other run uses; returns whether the run came to its end."""
+    lock = RunLock(folder) if accelerator.is_main_process else nullcontext()
+    with lock, Interruption() as interruption, logging_redirect_tqdm():
+        on_main(accelerator, lambda: claim_folder(folder, recipe, resumes))
+        one = Run(recipe, folder, accelerator)
+        if resumes:
+            one.resume()
+        try:
+            is_end = one.train(interruption)
+            if is_end:
+                one.finish()
+        finally:
+            one.reporter.close()
+    return is_end
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()

@@ -1,10 +1,10 @@
-"""The weights that are trained: float32 numbers, and where it is faster a 16-bit copy to compute with.
+"""Where the trained numbers lie: in float32, and beside it a 16-bit copy where that is faster.
 
-bfloat16 has 8 bits of precision: small steps would vanish in it. So gradients are gathered into
-float32 ones, the optimizer changes float32 weights, and the copy is made from them anew.
+bfloat16 has 8 bits of precision: small steps would vanish in it. So the optimizer changes float32
+weights, a copy of them in bfloat16 computes, and its gradients are gathered in float32.
 """
 
-from collections.abc import Iterator
+import copy
 from typing import Any
 
 import torch
@@ -15,15 +15,15 @@ class ExactWeights:
     """A model that computes with the very weights that are trained."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
-        self.names = [name for name, one in model.named_parameters() if one.requires_grad]
+        self.trained = model  # holds the weights that are trained, and saved
+        self.model = model  # computes
         self.exact: list[Tensor] = [one for one in model.parameters() if one.requires_grad]
 
     def gather(self) -> None:
-        """After a backward pass: its gradients are in those of the exact weights."""
+        """After a backward pass: its gradients are added to those of the exact weights."""
 
     def spread(self) -> None:
-        """After the optimizer: the model computes with what it made."""
+        """After the exact weights changed: the model computes with what they are now."""
 
     def gradients(self) -> list[Tensor]:
         """The gradients of the exact weights."""
@@ -33,25 +33,14 @@ class ExactWeights:
         for one in self.exact:
             one.grad = None
 
-    def named(self) -> Iterator[tuple[str, Tensor]]:
-        """Names and exact weights: what is saved."""
-        return zip(self.names, self.exact, strict=True)
-
-    @torch.no_grad()
-    def load(self, saved: dict[str, Tensor]) -> None:
-        """Go on with saved weights."""
-        for name, one in self.named():
-            one.copy_(saved[name])
-        self.spread()
-
 
 class WorkingCopy(ExactWeights):
     """A model in 16 bits whose weights are made from float32 ones after every step."""
 
     def __init__(self, model: Any, dtype: torch.dtype) -> None:
-        exact = [one.detach().clone() for one in model.parameters() if one.requires_grad]
-        super().__init__(model.to(dtype))
-        self.working, self.exact = self.exact, exact
+        super().__init__(model)
+        self.model = copy.deepcopy(model).to(dtype)
+        self.working = [one for one in self.model.parameters() if one.requires_grad]
 
     @torch.no_grad()
     def gather(self) -> None:
@@ -69,8 +58,9 @@ class WorkingCopy(ExactWeights):
         torch._foreach_copy_(self.working, self.exact)
 
 
-def choose_weights(model: Any, precision: str, device: torch.device) -> ExactWeights:
+def place_weights(model: Any, precision: str, device: torch.device) -> ExactWeights:
     """The weights for a precision of a recipe; `auto` is bfloat16 where the processor has it."""
+    model = model.to(device).train()
     if precision == "auto":
         precision = "bfloat16" if has_bfloat16(device) else "float32"
     return WorkingCopy(model, torch.bfloat16) if precision == "bfloat16" else ExactWeights(model)
@@ -80,4 +70,4 @@ def has_bfloat16(device: torch.device) -> bool:
     """Whether a device multiplies bfloat16 in hardware."""
     if device.type == "cpu":
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)

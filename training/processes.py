@@ -1,0 +1,27 @@
+"""What one of several processes does for all."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+
+Result = TypeVar("Result")
+
+
+def on_main(accelerator: Accelerator, work: Callable[[], Result]) -> Result:
+    """What `work` returns in the main process, for all; what it raises there, all raise."""
+    error: Exception | None = None
+    told: list[object] = [None, None]
+    if accelerator.is_main_process:
+        try:
+            told[0] = work()
+        except Exception as raised:
+            error, told[1] = raised, str(raised)
+    if accelerator.num_processes > 1:
+        broadcast_object_list(told)
+    if error:
+        raise error
+    if told[1] is not None:
+        raise ValueError(told[1])
+    return told[0]  # type: ignore[return-value]  # what the main process returned
