@@ -1,60 +1,67 @@
-"""Our training loop, as training/train.py runs it between two evaluations."""
+"""Our training loop: training/train.py itself, progress bar and log included, without evaluations."""
 
-import os
+import logging
 import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import set_seed
-from tqdm.auto import tqdm
-from transformers import AutoTokenizer
 
-from benchmarks.end_to_end_folder import batches_of, read_corpus, recipe_for
+from benchmarks.end_to_end_folder import recipe_for
 from benchmarks.end_to_end_task import read_request
 from benchmarks.turns import Step, Turns
-from training.batching import Place
-from training.learner import Learner
-from training.loader import Loader
-from training.recipe import Recipe
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from training.interruption import Interruption
+from training.learner import Outcome
+from training.loader import Work
+from training.train import Run
 
 
-def build_model(recipe: Recipe) -> VanillaTransformerForConditionalGeneration:
-    """Build the recipe's model, as training/train.py does."""
-    tokenizer = AutoTokenizer.from_pretrained(recipe.corpus.tokenizer)
-    config = VanillaTransformerConfig(
-        vocab_size=len(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        **recipe.model,
-    )
-    return VanillaTransformerForConditionalGeneration(config)
+class LearningTime:
+    """A learner's step that notes its seconds: the rest of a run's is loading and logging."""
+
+    def __init__(self, step: Callable[..., Outcome]) -> None:
+        self.step, self.seconds = step, 0.0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Outcome:
+        start = time.process_time()
+        self.outcome = self.step(*args, **kwargs)
+        self.seconds += time.process_time() - start
+        return self.outcome
+
+
+class ToldRun(Run):
+    """A run that tells of every step, where it would see whether to evaluate or to save."""
+
+    def listen(self, turns: Turns) -> None:
+        self.turns, self.learning = turns, LearningTime(self.learner.step)
+        self.learner.step = self.learning  # type: ignore[method-assign]  # called like the method
+        self.before = time.process_time()
+
+    def _step(self, work: Work, wants_to_stop: bool, began: float) -> bool:
+        self.work = work
+        return super()._step(work, wants_to_stop, began)
+
+    def _look_and_save(self, stops: bool) -> None:
+        source_tokens = sum(int(piece["attention_mask"].sum()) for piece in self.work.pieces)
+        others = time.process_time() - self.before - self.learning.seconds
+        self.turns.done(
+            Step(source_tokens, self.work.target_tokens, self.learning.outcome.loss, others)
+        )
+        self.before, self.learning.seconds = time.process_time(), 0.0
 
 
 def main() -> None:
     """Train for ever."""
     folder, task, settings = read_request()
     torch.set_num_threads(1)
-    recipe, accelerator = recipe_for(folder, task, settings["precision"]), Accelerator(cpu=True)
-    corpus = read_corpus(folder, recipe)
-    set_seed(recipe.seed)
-    learner = Learner(build_model(recipe), recipe.optimization, recipe.seed, accelerator)
-    config = learner.model.config
-    loader = Loader(corpus, batches_of(corpus, recipe), config, accelerator, recipe)
-    turns, works, clock = Turns(), loader.after(Place()), time.process_time
-    with open(os.devnull, "w") as nowhere, tqdm(file=nowhere, unit=" steps") as shown:
-        number = 0
-        while True:
-            number, begun = number + 1, clock()
-            work = next(works)
-            ready = clock()
-            outcome = learner.step(number, work.pieces, work.target_tokens)
-            learned = clock()
-            shown.update()
-            shown.set_postfix(loss=f"{outcome.loss:.3f}", lr=f"{outcome.learning_rate:.2e}")
-            source_tokens = sum(int(piece["attention_mask"].sum()) for piece in work.pieces)
-            input_seconds = ready - begun + clock() - learned
-            turns.done(Step(source_tokens, work.target_tokens, outcome.loss, input_seconds))
+    logging.disable()
+    recipe = recipe_for(folder, task, settings["precision"])
+    run = ToldRun(recipe, Path(mkdtemp(dir=folder)), Accelerator(cpu=True))
+    run.listen(Turns())
+    run.train(Interruption())
 
 
 if __name__ == "__main__":

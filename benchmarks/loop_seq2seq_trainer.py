@@ -6,7 +6,7 @@ nothing is logged, and the collator does less than the library's own.
 """
 
 from collections import deque
-from tempfile import TemporaryDirectory
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -93,10 +93,10 @@ class ToldTrainer(Seq2SeqTrainer):
         return self.latest_loss
 
 
-def arguments_for(task: Task, settings: dict[str, Any], folder: str) -> Seq2SeqTrainingArguments:
+def arguments_for(task: Task, settings: dict[str, Any], folder: Path) -> Seq2SeqTrainingArguments:
     """Choose what the task says, and what is fastest where it says nothing."""
     return Seq2SeqTrainingArguments(
-        output_dir=folder,
+        output_dir=str(folder / "trainer"),  # stays empty
         max_steps=1_000_000,
         per_device_train_batch_size=task.sentences_per_batch,
         train_sampling_strategy="group_by_length",
@@ -130,16 +130,15 @@ def main() -> None:
     sources, targets = read_pairs(folder)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     pairs = {"input_ids": sources, "labels": targets, "length": lengths}
-    with TemporaryDirectory() as output:
-        trainer = ToldTrainer(
-            model=build_model(task, settings),
-            args=arguments_for(task, settings, output),
-            train_dataset=Dataset.from_dict(pairs),
-            data_collator=Collator(),
-        )
-        trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(Announcer(Turns(), trainer))
-        trainer.train()
+    trainer = ToldTrainer(
+        model=build_model(task, settings),
+        args=arguments_for(task, settings, folder),
+        train_dataset=Dataset.from_dict(pairs),
+        data_collator=Collator(),
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(Announcer(Turns(), trainer))
+    trainer.train()
 
 
 if __name__ == "__main__":
