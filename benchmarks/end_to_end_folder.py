@@ -6,14 +6,15 @@ words `w17`, which their own vocabularies number again.
 
 import gzip
 import json
-from dataclasses import dataclass
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer
 
-from benchmarks.contestants import Size
-from benchmarks.end_to_end_task import LANGUAGES, MULTI30K, Task
+from benchmarks.end_to_end_task import LANGUAGES, Prepared, Task, packed_texts
+from benchmarks.script_process import answering
 from tokenizer.train import Options, make_bundle
 from training.batching import Batches
 from training.corpus import Tokenized, prepare_training
@@ -28,46 +29,23 @@ from training.recipe import (
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What is known of the folder."""
-
-    vocab_size: int
-    sentences_per_batch: int
-    target_tokens_per_batch: float
-    padding: float  # in our batches
-
-
 def prepare(data: Path, folder: Path, vocabulary_size: int) -> Prepared:
     """Write everything into a new folder."""
-    for part in ("train", "val"):
-        for language in LANGUAGES:
-            _unpack(data / MULTI30K.format(part=part, language=language), folder, part, language)
+    for name, packed in packed_texts():
+        (folder / name).write_bytes(gzip.decompress((data / packed).read_bytes()))
     text = [str(folder / f"train.{language}") for language in LANGUAGES]
     make_bundle(text, folder / "tokenizer", Options(vocabulary_size=vocabulary_size))
     task = Task(vocabulary_size, 0, 0, 0, 0, 0)
     corpus = read_corpus(folder, recipe_for(folder, task, "fp32"))
-    _write_pairs(corpus, folder)
     tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    _write_pairs(corpus, len(tokenizer), folder)
     batches = batches_of(corpus, recipe_for(folder, task, "fp32"))
     count = len(batches.epoch(1))
     return Prepared(
         len(tokenizer),
         round(len(corpus) / count),
-        corpus.target_lengths.sum() / count,
-        batches.padding(1),
-    )
-
-
-def task_for(prepared: Prepared, size: Size) -> Task:
-    """Name the model of a size, with the vocabulary that there is."""
-    return Task(
-        vocab_size=prepared.vocab_size,
-        d_model=size.d_model,
-        ffn_dim=size.ffn_dim,
-        layers=size.layers,
-        heads=size.heads,
-        sentences_per_batch=prepared.sentences_per_batch,
+        float(corpus.target_lengths.sum() / count),
+        float(batches.padding(1)),
     )
 
 
@@ -86,9 +64,7 @@ def recipe_for(folder: Path, task: Task, precision: str) -> Recipe:
             tokenizer=str(folder / "tokenizer"),
         ),
         model=_model_fields(task),
-        batching=BatchingSection(
-            source_tokens=task.batch_tokens, target_tokens=task.batch_tokens
-        ),
+        batching=BatchingSection(source_tokens=task.batch_tokens, target_tokens=task.batch_tokens),
         optimization=OptimizationSection(
             peak_learning_rate=task.peak_learning_rate,
             warmup_steps=task.warmup_steps,
@@ -133,17 +109,19 @@ def _model_fields(task: Task) -> dict[str, Any]:
     }
 
 
-def _unpack(packed: Path, folder: Path, part: str, language: str) -> None:
-    if not packed.is_file():
-        raise ValueError(f"--data must hold {packed.name} in multi30k/tok, got no file {packed}.")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{part}.{language}").write_bytes(gzip.decompress(packed.read_bytes()))
-
-
-def _write_pairs(corpus: Tokenized, folder: Path) -> None:
+def _write_pairs(corpus: Tokenized, vocabulary_size: int, folder: Path) -> None:
     """Write ids with, and words without, the end of each sentence."""
     sides = {side: list(corpus.rows[side]) for side in ("source", "target")}
     (folder / "pairs.json").write_text(json.dumps(sides), encoding="utf-8")
     for side, sentences in sides.items():
         lines = [" ".join(f"w{word}" for word in sentence[:-1]) for sentence in sentences]
         (folder / f"words.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = "".join(f"w{word}\n" for word in range(vocabulary_size))
+    (folder / "words.vocabulary").write_text(words, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    answers = answering()
+    data, folder, vocabulary = sys.argv[1:]
+    prepared = prepare(Path(data), Path(folder), int(vocabulary))
+    print(json.dumps(asdict(prepared)), file=answers, flush=True)

@@ -6,7 +6,9 @@ own environment can read it.
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,39 @@ class Task:
     beta2: float = 0.98
     epsilon: float = 1e-9
     seed: int = 1
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known of a folder that was prepared."""
+
+    vocab_size: int
+    sentences_per_batch: int  # this and the rest: of our batches
+    target_tokens_per_batch: float
+    padding: float
+
+
+def task_for(prepared: Prepared, size: Any) -> Task:
+    """Name the model of a size, with the vocabulary that there is."""
+    return Task(
+        vocab_size=prepared.vocab_size,
+        d_model=size.d_model,
+        ffn_dim=size.ffn_dim,
+        layers=size.layers,
+        heads=size.heads,
+        sentences_per_batch=prepared.sentences_per_batch,
+    )
+
+
+def packed_texts() -> Iterator[tuple[str, str]]:
+    """Name each text of the folder, and the packed file of the data that it comes from."""
+    for part, language in product(("train", "val"), LANGUAGES):
+        yield f"{part}.{language}", MULTI30K.format(part=part, language=language)
+
+
+def missing_files(data: Path) -> list[str]:
+    """Name the files that should be there and are not."""
+    return [packed for _, packed in packed_texts() if not (data / packed).is_file()]
 
 
 def read_request() -> tuple[Path, Task, dict[str, Any]]:

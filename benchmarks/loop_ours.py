@@ -1,4 +1,4 @@
-"""Our training loop: training/train.py itself, progress bar and log included, without evaluations."""
+"""Our training loop: training/train.py itself, with progress bar and log, without evaluations."""
 
 import logging
 import time
@@ -45,11 +45,8 @@ class ToldRun(Run):
         return super()._step(work, wants_to_stop, began)
 
     def _look_and_save(self, stops: bool) -> None:
-        source_tokens = sum(int(piece["attention_mask"].sum()) for piece in self.work.pieces)
         others = time.process_time() - self.before - self.learning.seconds
-        self.turns.done(
-            Step(source_tokens, self.work.target_tokens, self.learning.outcome.loss, others)
-        )
+        self.turns.done(Step(self.work.target_tokens, self.learning.outcome.loss, others))
         self.before, self.learning.seconds = time.process_time(), 0.0
 
 

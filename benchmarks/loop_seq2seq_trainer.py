@@ -58,15 +58,14 @@ def build_model(task: Task, settings: dict[str, Any]) -> MarianMTModel:
 
 
 class Collator:
-    """Pads a batch, and remembers how many tokens it holds: Trainer fetches one ahead."""
+    """Pads a batch, and remembers its target tokens: Trainer fetches one ahead."""
 
     def __init__(self) -> None:
-        self.tokens: deque[tuple[int, int]] = deque()
+        self.target_tokens: deque[int] = deque()
 
     def __call__(self, sentences: list[dict[str, list[int]]]) -> dict[str, Tensor]:
         batch = collate(sentences)
-        sides = (batch["input_ids"] != 0).sum(), (batch["labels"] > 0).sum()
-        self.tokens.append((int(sides[0]), int(sides[1])))
+        self.target_tokens.append(int((batch["labels"] > 0).sum()))
         start = torch.full_like(batch["labels"][:, :1], START)
         shifted = batch["labels"][:, :-1].clamp(min=0)
         return batch | {"decoder_input_ids": torch.cat([start, shifted], dim=1)}
@@ -79,8 +78,8 @@ class Announcer(TrainerCallback):
         self.turns, self.trainer = turns, trainer
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        source, target = self.trainer.data_collator.tokens.popleft()
-        self.turns.done(Step(source, target, float(self.trainer.latest_loss)))
+        count = self.trainer.data_collator.target_tokens.popleft()
+        self.turns.done(Step(count, float(self.trainer.latest_loss)))
 
 
 class ToldTrainer(Seq2SeqTrainer):
@@ -128,7 +127,9 @@ def main() -> None:
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     sources, targets = read_pairs(folder)
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    lengths = [
+        max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)
+    ]
     pairs = {"input_ids": sources, "labels": targets, "length": lengths}
     trainer = ToldTrainer(
         model=build_model(task, settings),

@@ -12,6 +12,8 @@ from typing import Any, TextIO, TypeVar
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
+LAST_WORDS = 2_000  # characters of a log
+
 Process = TypeVar("Process", bound="ScriptProcess")  # Python 3.10 has no `Self`
 
 
@@ -25,8 +27,10 @@ def answering() -> TextIO:
 class ScriptProcess:
     """A script of this folder at work in a fresh process; its first line greets."""
 
-    def __init__(self, python: str, script: str, *arguments: str) -> None:
-        self.script = script
+    def __init__(self, python: str, script: str, *arguments: str, log: Path | None = None) -> None:
+        """Start it; with a log, what it says on stderr goes there."""
+        self.script, self.log = script, log
+        words = None if log is None else log.open("wb")
         paths = [str(REPOSITORY)]
         if python == sys.executable:  # another Python has packages of its own
             paths += os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -35,10 +39,13 @@ class ScriptProcess:
             [python, "-m", f"benchmarks.{Path(script).stem}", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=words,
             cwd=REPOSITORY,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
             text=True,
         )
+        if words is not None:
+            words.close()
         self.greeting = self._read()
 
     def ask(self, request: dict[str, Any]) -> Any:
@@ -52,6 +59,8 @@ class ScriptProcess:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
+            if self.log is not None:
+                print(self.log.read_text(errors="replace")[-LAST_WORDS:], file=sys.stderr)
             raise RuntimeError(f"{self.script} stopped: its last words are above.")
         return json.loads(line)
 

@@ -20,7 +20,6 @@ class Turn:
     """What a loop did in a turn, and what it took."""
 
     steps: int = 0
-    source_tokens: int = 0
     target_tokens: int = 0  # real ones, the end of a sentence included
     loss: float = 0.0  # of a target token, the mean over steps
     seconds: float = 0.0  # of the processor
@@ -31,7 +30,6 @@ class Turn:
 class Step:
     """What a loop tells of a step."""
 
-    source_tokens: int
     target_tokens: int
     loss: float
     input_seconds: float = 0.0
@@ -49,7 +47,6 @@ class Turns:
         """Say that a step is done; returns when the next one is wanted, or never."""
         turn = self.turn
         turn.steps += 1
-        turn.source_tokens += step.source_tokens
         turn.target_tokens += step.target_tokens
         turn.loss += step.loss
         turn.input_seconds += step.input_seconds
