@@ -66,7 +66,7 @@ def compete(plan: Plan, size: str, precision: str) -> Iterator[tuple[str, Turn]]
     """Let all train in turns, in processes that live as long; what warms them up is left out."""
     task = task_for(plan.prepared, SIZES[size])
     with ExitStack() as stack:
-        processes = {}
+        processes: dict[str, LoopProcess] = {}
         for name, python in plan.pythons.items():
             settings = LOOPS[name].settings.get(precision)
             if settings is not None:
