@@ -111,7 +111,7 @@ class Learner:
     def save(self, folder: Path, collected: tuple[Collected, Named]) -> None:
         """Write a folder that `from_pretrained` loads, and beside it what a resumed run needs."""
         saved, averages = collected
-        self.weights.trained.save_pretrained(folder, state_dict=averages or saved.weights)
+        self.weights.ordinary.save_pretrained(folder, state_dict=averages or saved.weights)
         if averages:
             save_file(saved.weights, folder / "training" / "weights.safetensors")
         save_state({"steps": saved.steps, **saved.moments}, folder / "training" / "optimizer")

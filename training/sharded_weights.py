@@ -5,6 +5,7 @@ talk more. The settings are those of `accelerate launch`, from training/launch/f
 """
 
 import copy
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -30,17 +31,18 @@ class ShardedWeights(ExactWeights):
     def __init__(self, model: Any, section: OptimizationSection, accelerator: Accelerator) -> None:
         plugin = FullyShardedDataParallelPlugin()  # as accelerate launch describes it
         refuse_other_settings(plugin)
-        self.replica = copy.deepcopy(model).to("cpu", self.computes_in)
+        ordinary = copy.deepcopy(model).to("cpu")
         shard(model, self.computes_in, accelerator, plugin.reshard_after_forward)
         super().__init__(model, section, accelerator)
-        self.dtype = self.computes_in
+        self.ordinary, self.dtype = ordinary, self.computes_in
 
     def backward(self, objective: Tensor) -> None:
         (objective * self.accelerator.num_processes).backward()  # FSDP averages gradients
 
     def agree(self, totals: list[Tensor]) -> Tensor:
         for sharded, exact in zip(self._sharded(), self.exact, strict=True):
-            exact.grad = sharded.grad.to_local() if isinstance(sharded.grad, DTensor) else None
+            gradient: Any = sharded.grad
+            exact.grad = None if gradient is None else gradient.to_local()
         gradients = [one.grad for one in self.exact if one.grad is not None]
         squared = torch.nn.utils.get_total_norm(gradients).to(totals[0].device) ** 2
         add_up(self.accelerator, [*totals, squared])
@@ -52,12 +54,12 @@ class ShardedWeights(ExactWeights):
 
     @contextmanager
     def whole_model(self) -> Iterator[Any]:
-        self.replica.to(self.accelerator.device)
-        weights = dict(self.replica.named_parameters())
+        self.ordinary.to(self.accelerator.device, self.dtype)
+        weights = dict(self.ordinary.named_parameters())
         for name, one in self._each_whole(self.exact):
             weights[name].data.copy_(one)
-        yield self.replica
-        self.replica.to("cpu")
+        yield self.ordinary
+        self.ordinary.to("cpu", torch.float32)
 
     def whole(self, parts: list[Tensor]) -> Named:
         # All of them put every tensor together, and one keeps it.
@@ -72,10 +74,10 @@ class ShardedWeights(ExactWeights):
             one.copy_(cut.to_local())
 
     def _trained_here(self) -> list[Tensor]:
-        return [one.detach().to_local() for one in self._sharded()]
+        return [one.to_local().detach() for one in self._sharded()]
 
     def _sharded(self) -> list[DTensor]:
-        return [one for one in self.trained.parameters() if isinstance(one, DTensor)]
+        return [one for one in self.model.parameters() if isinstance(one, DTensor)]
 
     def _each_whole(self, parts: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
         for name, sharded, part in zip(self.names, self._sharded(), parts, strict=True):
@@ -92,6 +94,8 @@ def shard(model: Any, dtype: torch.dtype, accelerator: Accelerator, reshards: bo
     """Cut each layer that the model wants to stay together, and then what is left."""
     mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+    # It warns of in-place operations on what a model returns; there are none.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     cut = partial(fully_shard, mesh=mesh, mp_policy=policy)
     for module in model.modules():
         if type(module).__name__ in model._no_split_modules:

@@ -38,9 +38,9 @@ class ExactWeights:
 
     def __init__(self, model: Any, section: OptimizationSection, accelerator: Accelerator) -> None:
         self.section, self.accelerator = section, accelerator
-        self.trained = model  # holds the weights that are trained, and saved
         self.model = model  # computes
         self.dtype: torch.dtype = model.dtype  # in which it does
+        self.ordinary = model  # in float32: what is saved is one like it
         self.names = [name for name, one in model.named_parameters() if one.requires_grad]
         self.exact = self._trained_here()
         self.optimizer = make_optimizer(self.exact, section)
@@ -104,7 +104,7 @@ class ExactWeights:
 
     def _trained_here(self) -> list[Tensor]:
         """What the optimizer of this process changes, in the order of the names."""
-        return [one for one in self.trained.parameters() if one.requires_grad]
+        return [one for one in self.ordinary.parameters() if one.requires_grad]
 
 
 class WorkingCopy(ExactWeights):
