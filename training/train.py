@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from accelerate import Accelerator
 from accelerate.utils import set_seed
@@ -81,8 +82,8 @@ class Run:
         """Train to the end, or until somebody asks to stop; returns whether it is the end."""
         self.reporter.start(
             self.progress,
-            parameters=self.learner.weights.trained.num_parameters(),
-            precision=str(self.learner.model.dtype).removeprefix("torch."),
+            parameters=self.learner.num_parameters,
+            precision=str(self.learner.dtype).removeprefix("torch."),
             padding=self.batches.padding(),
         )
         began = time.perf_counter()
@@ -144,16 +145,21 @@ class Run:
 
     def _save(self, score: Score | None) -> None:
         quality = score.quality(self.recipe.evaluation.best_by) if score else None
-        bytes_needed = BYTES_A_WEIGHT * self.learner.weights.trained.num_parameters()
-        save = self.checkpoints.save
+        bytes_needed = BYTES_A_WEIGHT * self.learner.num_parameters
+        collected = self.learner.collect()  # by all processes, wherever the weights lie
         on_main(
             self.accelerator,
-            lambda: save(self.progress.step, self._write, quality, bytes_needed),
+            lambda: self.checkpoints.save(
+                self.progress.step,
+                lambda folder: self._write(folder, collected),
+                quality,
+                bytes_needed,
+            ),
         )
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, collected: Any) -> None:
         """All that a resumed run needs, in a folder that `from_pretrained` loads."""
-        self.learner.save(folder)
+        self.learner.save(folder, collected)
         self.tokenizer.save_pretrained(folder)
         (folder / "recipe.yaml").write_text(self.recipe.to_yaml(), encoding="utf-8")
         self.progress.write(folder / "training" / "progress.json")
@@ -164,9 +170,8 @@ class Run:
         averaged = on_main(
             self.accelerator, lambda: write_model(self.checkpoints, count, self.folder)
         )
-        model = type(self.learner.model).from_pretrained(
-            self.folder / MODEL, dtype=self.learner.model.dtype
-        )
+        kind: Any = VanillaTransformerForConditionalGeneration
+        model = kind.from_pretrained(self.folder / MODEL, dtype=self.learner.dtype)
         model = model.to(self.accelerator.device)
         places = {"validation": self.recipe.corpus.validation, **self.recipe.corpus.tests}
         scores = {name: self._evaluation_on(place).of(model) for name, place in places.items()}
@@ -242,7 +247,8 @@ def main(
     try:
         recipe = load_recipe(config, tuple(changes or ()))
         log_with = list(recipe.log.trackers)
-        accelerator = Accelerator(log_with=log_with, project_dir=output)
+        is_on_cpu = not torch.accelerator.is_available()  # `accelerate launch` would not say so
+        accelerator = Accelerator(cpu=is_on_cpu, log_with=log_with, project_dir=output)
         is_end = run(recipe, output, accelerator, resumes=resume)
     except (ValueError, OSError) as error:
         typer.echo(f"Error: {error}", err=True)
