@@ -10,6 +10,7 @@ checkpoints survive being killed at any moment.
 """
 
 import logging
+import os
 import shutil
 from dataclasses import dataclass
 from functools import partial
@@ -66,6 +67,7 @@ class Options:
 def fine_tune(options: Options, *, resume: bool = False, force: bool = False) -> dict[str, Any]:
     """Train, save the best model, and return its scores on the validation set."""
     arguments = training_arguments(options)
+    check_processes(arguments.world_size)
     prepare_output(options, arguments, resume=resume, force=force)
     checkpoint = None
     if resume:
@@ -116,6 +118,16 @@ def training_arguments(options: Options) -> Seq2SeqTrainingArguments:
         logging_steps=min(50, options.every_steps),
         logging_nan_inf_filter=False,  # else a loss of NaN would be logged as the last sound one
     )
+
+
+def check_processes(seen: int) -> None:
+    """Refuse processes that would not know of each other, and all write the same folder."""
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    if launched != seen:
+        raise ValueError(
+            f"Processes must know of each other, got {launched} launched and {seen} seen by the "
+            "Trainer: on CPUs set ACCELERATE_USE_CPU=true."
+        )
 
 
 def prepare_output(options: Options, arguments: Any, *, resume: bool, force: bool) -> None:
