@@ -1,4 +1,4 @@
-"""The example of fine-tuning does what it says: whole or by LoRA, from the command line, resumed."""
+"""The example of fine-tuning does what it says: whole or by LoRA, as a command, resumed."""
 
 import json
 import shutil
@@ -95,7 +95,7 @@ def test_a_resumed_run_passes_over_a_broken_checkpoint_and_ends_the_same(options
     (options.output / "checkpoint-6" / "optimizer.pt").unlink()
     (options.output / "model.safetensors").unlink()
 
-    fine_tune(replace(options), resume=True)
+    fine_tune(options, resume=True)
 
     assert "passing over" in caplog.text
     resumed = load_file(options.output / "model.safetensors")
@@ -169,7 +169,7 @@ def refused(place, tmp_path):
 
 
 def test_a_folder_without_a_model_is_refused(refused, tmp_path):
-    assert "must be the folder of a model" in refused(tmp_path / "nothing")
+    assert "must be the folder of a saved model" in refused(tmp_path / "nothing")
 
 
 def test_missing_and_empty_text_is_refused(refused, tmp_path):
@@ -190,6 +190,7 @@ def test_a_folder_that_holds_something_is_kept(refused, finetuned, place):
 
     assert "go on with --resume or replace" in refused(output=finetuned)
     assert "another folder than the model's" in refused(output=place / "model")
+    assert "got both" in refused(place / "model", "--resume", "--force", output=finetuned)
     assert (finetuned / "model.safetensors").read_bytes() == before
 
 

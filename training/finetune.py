@@ -11,7 +11,6 @@ checkpoints survive being killed at any moment.
 
 import logging
 import os
-import shutil
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from transformers import (
 
 from training.objective import IGNORED
 from training.trainer_batches import TranslationTrainer
-from training.trainer_checkpoints import checkpoints_in, last_whole_checkpoint
+from training.trainer_folder import check_folder, clear_folder, last_whole_checkpoint
 from vanilla_transformer.cli import refusals
 from vanilla_transformer.parallel_text import find_corpora
 from vanilla_transformer.scoring import TranslationMetric
@@ -40,7 +39,6 @@ from vanilla_transformer.scoring import TranslationMetric
 logger = logging.getLogger("training")
 
 LORA = LoraConfig(task_type="SEQ_2_SEQ_LM", target_modules=["q_proj", "v_proj"])
-RESULTS = ("*.safetensors", "config.json", "generation_config.json", "adapter_config.json")
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def fine_tune(options: Options, *, resume: bool = False, force: bool = False) ->
     """Train, save the best model, and return its scores on the validation set."""
     arguments = training_arguments(options)
     check_processes(arguments.world_size)
-    prepare_output(options, arguments, resume=resume, force=force)
+    check_folder(options.output, options.model, resume=resume, force=force)
     checkpoint = None
     if resume:
         checkpoint = last_whole_checkpoint(
@@ -87,6 +85,9 @@ def fine_tune(options: Options, *, resume: bool = False, force: bool = False) ->
         processing_class=tokenizer,
         compute_metrics=partial(score, tokenizer=tokenizer),
     )
+    if force:
+        with arguments.main_process_first():
+            clear_folder(options.output)
     trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
     trainer.save_model()  # of LoRA the adapter alone: small, and loaded beside the model it changes
     scores: dict[str, Any] = trainer.evaluate()
@@ -128,26 +129,6 @@ def check_processes(seen: int) -> None:
             f"Processes must know of each other, got {launched} launched and {seen} seen by the "
             "Trainer: on CPUs set ACCELERATE_USE_CPU=true."
         )
-
-
-def prepare_output(options: Options, arguments: Any, *, resume: bool, force: bool) -> None:
-    """Refuse a folder that holds something, or clear it of an earlier run's results."""
-    folder = options.output
-    if folder.resolve() == options.model.resolve():
-        raise ValueError(f"--output must be another folder than the model's, got {folder} twice.")
-    if resume or not folder.exists() or not any(folder.iterdir()):
-        return
-    if not force:
-        raise ValueError(
-            f"--output must be a new folder, got {folder}, which holds something: choose another, "
-            "go on with --resume or replace its model with --force."
-        )
-    with arguments.main_process_first():
-        for checkpoint in checkpoints_in(folder):
-            shutil.rmtree(checkpoint)
-        for pattern in RESULTS:
-            for file in folder.glob(pattern):
-                file.unlink()
 
 
 def load(folder: Path, *, lora: bool) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from scripts.toy_translation import make_examples, make_model, make_pairs, make_
 from transformers import Seq2SeqTrainingArguments
 
 from training.trainer_batches import TranslationTrainer
-from training.trainer_checkpoints import checkpoints_in
+from training.trainer_folder import checkpoints_in
 
 STEPS, EVERY = 7, 2
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from training.trainer_checkpoints import checkpoints_in, fault_of, last_whole_checkpoint
+from training.trainer_folder import checkpoints_in, fault_of, last_whole_checkpoint
 
 FILES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"]
 

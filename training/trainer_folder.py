@@ -1,4 +1,4 @@
-"""Finds the last checkpoint of the library's Trainer that is whole.
+"""The folder that the library's Trainer writes: claimed, cleared, resumed from what is whole in it.
 
 The Trainer writes its checkpoints in place: killed meanwhile, it leaves a part of one. Resuming
 from that, it begins anew whatever it does not find, and says nothing. So a checkpoint in which a
@@ -7,6 +7,7 @@ file is missing or cut off is passed over. (`train.py` writes checkpoints that c
 
 import json
 import logging
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,29 @@ from safetensors import SafetensorError, safe_open
 logger = logging.getLogger(__name__)
 
 PREFIX = "checkpoint-"
+RESULTS = ("*.safetensors", "config.json", "generation_config.json", "adapter_config.json")
+
+
+def check_folder(folder: Path, model: Path, *, resume: bool, force: bool) -> None:
+    """Refuse a folder whose content would be lost, or mixed with ours."""
+    if folder.resolve() == model.resolve():
+        raise ValueError(f"--output must be another folder than the model's, got {folder} twice.")
+    if resume and force:
+        raise ValueError("A run goes on with --resume or begins anew with --force, got both.")
+    if not (resume or force) and folder.exists() and any(folder.iterdir()):
+        raise ValueError(
+            f"--output must be a new folder, got {folder}, which holds something: choose another, "
+            "go on with --resume or replace its model with --force."
+        )
+
+
+def clear_folder(folder: Path) -> None:
+    """Remove what an earlier run left, and nothing else."""
+    for checkpoint in checkpoints_in(folder):
+        shutil.rmtree(checkpoint)
+    for pattern in RESULTS:
+        for file in folder.glob(pattern):
+            file.unlink()
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
