@@ -231,13 +231,10 @@ class VanillaTransformerPreTrainedModel(SavedFolderModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Half of Glorot's projections; embeddings that have unit variance after sqrt(d_model).
-
-        The paper is silent. With the norm after the sum, as in 5.4, stacks whose sub-layers begin
-        small learn in half the steps (`benchmarks/RESULTS.md`; so do Wang et al., 2022, DeepNet).
-        """
+        """Half of Glorot's projections; embeddings that have unit variance after sqrt(d_model)."""
         super()._init_weights(module)
         if isinstance(module, nn.Linear):
+            # The paper is silent. Post-norm stacks that begin small learn sooner (DeepNet, 2022).
             init.xavier_uniform_(module.weight, gain=0.5)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, mean=0.0, std=self.config.d_model**-0.5)
