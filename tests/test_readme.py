@@ -79,6 +79,8 @@ def test_the_fine_tunings_of_the_readme_run(translate, tmp_path, monkeypatch):
     fine_tune = Typer()
     fine_tune.command()(finetune.main)
 
-    results = [CliRunner().invoke(fine_tune, [*shlex.split(c), "--max-steps", "2"]) for c in commands]
+    results = [
+        CliRunner().invoke(fine_tune, [*shlex.split(c), "--max-steps", "2"]) for c in commands
+    ]
 
     assert [result.exit_code for result in results] == [0, 0, 0], results[-1].stderr

@@ -4,7 +4,6 @@ The Trainer counts its batches in sentences, and forgets after a resumption whic
 was in. Here the order is a function of seed and epoch, and the Trainer is told the epoch.
 """
 
-import copy
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -95,14 +94,6 @@ class TranslationTrainer(Seq2SeqTrainer):
             pin_memory=self.args.dataloader_pin_memory,
         )
         return self.accelerator.prepare(loader)
-
-    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
-        """The library's, without the length limit of 20 that it leaves in the model's settings."""
-        settings = copy.deepcopy(self.model.generation_config)
-        try:
-            return super().prediction_step(*args, **kwargs)
-        finally:
-            self.model.generation_config = settings
 
     def _lengths_of(self, column: str) -> Indices:
         return np.array([len(ids) for ids in self.train_dataset[column]], dtype=np.int64)
