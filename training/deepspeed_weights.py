@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator, DeepSpeedPlugin
 from torch import Tensor
+from torch.nn import functional
 
 from training.processes import add_up
 from training.recipe import OptimizationSection
@@ -27,6 +28,9 @@ from training.weights import (
 )
 
 NEVER = 10**9
+# Where an engine keeps this process's float32 weights, by the stage of ZeRO.
+PARTITIONS = dict.fromkeys((1, 2), "single_partition_of_fp32_groups")
+PARTITIONS[3] = "fp32_partitioned_groups_flat"
 
 
 class PartitionedWeights(ExactWeights):
@@ -77,16 +81,13 @@ class PartitionedWeights(ExactWeights):
         return Collected(self._kept(safe_get_full_fp32_param), moments, int(next(states)["step"]))
 
     def restore(self, saved: Collected) -> None:
-        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
-
         self.ordinary.load_state_dict(saved.weights, strict=False)  # tied ones are there once
         self.model.destroy()
         self._build(saved.steps)
         for name, one in self._named():
-            safe_set_full_fp32_param(one, saved.weights[name].to(self.accelerator.device))
+            self._set(one, saved.weights[name])
             for key in MOMENTS:
-                moment = saved.moments[key][name].to(self.accelerator.device)
-                safe_set_full_optimizer_state(one, moment, key)
+                self._set(one, saved.moments[key][name], key)
 
     def _build(self, steps: int = 0) -> None:
         """Make an engine from the ordinary model, whose optimizer has taken so many steps."""
@@ -100,12 +101,26 @@ class PartitionedWeights(ExactWeights):
             config=settings(self.section, self.dtype),
             dist_init_required=False,
         )
-        for one in (one for group in self.optimizer.param_groups for one in group["params"]):
-            self.optimizer.state[one] = self.optimizer.state[one] or no_moments(one)
+        for one in getattr(wrapper, PARTITIONS[self.model.zero_optimization_stage()]):
+            self.optimizer.state[one] = no_moments(one)
+            self.optimizer.state[one]["step"].fill_(steps)
         if hasattr(wrapper, "_lazy_init_hp_params_optimizer_state"):
             wrapper._lazy_init_hp_params_optimizer_state()  # or moments have no names until a step
-        for state in self.optimizer.state.values():
-            state["step"].fill_(steps)  # ZeRO-3 has taken one, of nothing, to make moments
+
+    def _set(self, weight: Any, value: Tensor, *moment: str) -> None:
+        """Change the float32 numbers of a weight, or a moment of it."""
+        from deepspeed import utils
+
+        value = value.flatten().to(self.accelerator.device)
+        kind = "optimizer_state" if moment else "fp32_param"
+        if not hasattr(weight, "ds_tensor"):
+            getattr(utils, f"safe_set_full_{kind}")(weight, value, *moment)
+            return
+        # ZeRO-3 cuts each weight into equal parts, and would cut only what needs no filling up.
+        length, processes = weight.ds_tensor.numel(), self.accelerator.num_processes
+        parts = functional.pad(value, (0, length * processes - len(value))).split(length)
+        part = parts[self.accelerator.process_index]
+        getattr(utils, f"safe_set_local_{kind}")(weight, part, *moment)
 
     def _named(self) -> Iterator[tuple[str, Any]]:
         return iter(self.model.module.named_parameters())
