@@ -57,7 +57,10 @@ def test_changes_are_those_of_the_command_line(write):
         ("optimization.ema_decay=1", "ema_decay must be from 0 to below 1, got 1.0"),
         ("optimization.cooldown_steps=200000", "cooldown_steps must be from 0 to max_steps"),
         ("batching.accumulation=0", "accumulation must be at least 1, got 0"),
-        ("corpus.overlap=maybe", "corpus.overlap must be one of keep, drop, refuse, got 'maybe'"),
+        (
+            "corpus.checks.overlap=maybe",
+            "corpus.checks.overlap must be one of keep, drop, refuse, got 'maybe'",
+        ),
         ("evaluation=5", "evaluation must hold some of"),
         ("seed", "written section.key=value, got 'seed'"),
     ],
