@@ -19,6 +19,8 @@ def test_numbers_are_written_as_num2words_writes_them(language, write):
         expected = num2words(number, lang=language)
         if language == "en":  # British, with commas
             expected = expected.replace(",", "").replace(" and ", " ")
+        else:  # its slip in 101,000 and such: it knows "eintausend", but not behind a hundred
+            expected = expected.replace("einstausend", "eintausend")
         assert write(number) == expected
 
 
