@@ -5,6 +5,7 @@ seen: the library's own dropout draws from a generator that no seed reaches.
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable
 from itertools import pairwise
 from random import Random
@@ -15,8 +16,31 @@ Merges = list[tuple[int, int, int]]  # rank, place and new id of each possible m
 Draw = Callable[[], float]
 
 LARGEST = 2**64  # seeds, epochs and pair numbers lie below
-REMEMBERED_WORDS = 2**16  # a process keeps some 100 MB at most; common words come back at once
-REMEMBERED_SPLITS = 2**17
+REMEMBERED_OUTCOMES = 2**18  # a process keeps some 100 MB at most; common words come back at once
+REMEMBERED_MERGES = 2**17
+WORTH_REMEMBERING = 2**-12  # the probability of an outcome
+
+
+class Outcomes:
+    """The splits of a word, each for an interval of chances: those found so far, in order."""
+
+    __slots__ = ("highs", "lows", "plain", "splits")
+
+    def __init__(self, plain: float) -> None:
+        self.plain = plain  # below this chance a word stays as it is
+        self.lows: list[float] = []
+        self.highs: list[float] = []
+        self.splits: list[Ids] = []
+
+    def find(self, chance: float) -> Ids | None:
+        place = bisect_right(self.lows, chance) - 1
+        return self.splits[place] if place >= 0 and chance < self.highs[place] else None
+
+    def add(self, low: float, high: float, split: Ids) -> None:
+        place = bisect_right(self.lows, low)
+        self.lows.insert(place, low)
+        self.highs.insert(place, high)
+        self.splits.insert(place, split)
 
 
 class WordDropout:
@@ -34,8 +58,7 @@ class WordDropout:
             for token, index in vocabulary.items()
             if index not in never_split and all(letter in vocabulary for letter in token)
         }
-        self._ways: dict[Ids, tuple[float, list[Ids]]] = {}
-        self._possible: dict[Ids, Merges] = {}
+        self._forget()
 
     def draw(self, epoch: int, pair: int) -> Draw:
         """The random numbers of one pair in one epoch, for its source first."""
@@ -47,65 +70,83 @@ class WordDropout:
         What is no word, such as the end of a sentence, counts as one and stays whole.
         """
         found: list[int] = []
-        start, remembered = 0, self._ways.get
+        start, known = 0, self._known.get
         for size in word_sizes:
             word = tuple(ids[start : start + size])
-            whole, way = remembered(word) or self._remember(word)
+            outcomes = known(word) or self._begin(word)
             chance = draw()
-            found += word if chance < whole else self._walk(way, chance, draw)
+            if chance < outcomes.plain:
+                found += word
+            else:
+                found += outcomes.find(chance) or self._find_out(word, chance, outcomes)
             start += size
         return found
 
-    def _walk(self, way: list[Ids], chance: float, draw: Draw) -> Ids:
-        """Where merging ends if, in each step, every possible merge may be left out.
+    def _find_out(self, word: Ids, chance: float, outcomes: Outcomes) -> Ids:
+        low, high, split = self._merge(self._letters_of(word), chance)
+        if high - low > WORTH_REMEMBERING:
+            outcomes.add(low, high, split)
+            self._grow()
+        return split
 
-        `chance` says how many steps of the plain way are taken before one leaves its merge out.
+    def _merge(self, ids: Ids, chance: float) -> tuple[float, float, Ids]:
+        """Where merging ends for a chance, and from which one to which it ends there.
+
+        In each step every possible merge is left out with a probability, and the best of the others
+        is done. So a step divides the chances that led to it: most for the best merge, some of the
+        rest for the second best, and what remains after the last for doing none.
         """
-        keep, taken = 1 - self.probability, 0
-        while chance < keep and taken < len(way) - 2:  # the second guards against rounding
-            chance /= keep
-            taken += 1
-        ids = way[taken]
-        merges = self._merges_of(ids)[1:]
+        low, high, keep = 0.0, 1.0, 1 - self.probability
         while True:
-            for _, place, merged in merges:
-                if draw() < keep:
-                    ids = (*ids[:place], merged, *ids[place + 2 :])
+            for _, place, merged in self._merges_of(ids):
+                middle = low + (high - low) * keep
+                if chance < middle:
+                    high, ids = middle, (*ids[:place], merged, *ids[place + 2 :])
                     break
+                low = middle
             else:
-                return ids
-            merges = self._possible.get(ids) or self._merges_of(ids)
+                return low, high, ids
 
     def _merges_of(self, ids: Ids) -> Merges:
         """What can be merged, best first: of the lowest rank, then of the leftmost place."""
-        if ids not in self._possible:
-            if len(self._possible) >= REMEMBERED_SPLITS:
-                self._possible.clear()
+        if ids not in self._merges:
+            if len(self._merges) >= REMEMBERED_MERGES:
+                self._merges.clear()
             ranks = enumerate(map(self.merges.get, pairwise(ids)))
-            self._possible[ids] = sorted((one[0], place, one[1]) for place, one in ranks if one)
-        return self._possible[ids]
+            self._merges[ids] = sorted((one[0], place, one[1]) for place, one in ranks if one)
+        return self._merges[ids]
 
-    def _remember(self, word: Ids) -> tuple[float, list[Ids]]:
-        """The probability that a word stays whole, and the plain way there from its letters."""
-        if len(self._ways) >= REMEMBERED_WORDS:
-            self._ways.clear()
-        way = [word]
+    def _letters_of(self, word: Ids) -> Ids:
+        return tuple(letter for index in word for letter in self.letters[index])
+
+    def _begin(self, word: Ids) -> Outcomes:
+        """What is known of a word in the beginning: up to which chance it stays as it is."""
+        plain = 1.0  # for what is never split
         if all(index in self.letters for index in word):
-            way = [tuple(letter for index in word for letter in self.letters[index])]
-            while merges := self._merges_of(way[-1]):
-                _, place, merged = merges[0]
-                way.append((*way[-1][:place], merged, *way[-1][place + 2 :]))
-        if way[-1] != word:
-            raise ValueError(
-                "BPE dropout needs words as the tokenizer's merges make them, got ids "
-                f"{[*word]} where they make {[*way[-1]]}: set optimization.bpe_dropout to 0."
-            )
-        self._ways[word] = ((1 - self.probability) ** (len(way) - 1) if len(way) > 1 else 2.0, way)
-        return self._ways[word]
+            _, plain, split = self._merge(self._letters_of(word), chance=-1.0)
+            if split != word and self.probability < 1:
+                raise ValueError(
+                    "BPE dropout needs words as the tokenizer's merges make them, got ids "
+                    f"{[*word]} where they make {[*split]}: set optimization.bpe_dropout to 0."
+                )
+        self._grow()
+        self._known[word] = outcomes = Outcomes(plain)
+        return outcomes
+
+    def _grow(self) -> None:
+        """Make room for one more outcome."""
+        if self._remembered >= REMEMBERED_OUTCOMES:
+            self._forget()
+        self._remembered += 1
+
+    def _forget(self) -> None:
+        self._known: dict[Ids, Outcomes] = {}
+        self._merges: dict[Ids, Merges] = {}
+        self._remembered = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """What is remembered stays behind: another process finds it out again."""
-        return self.__dict__ | {"_ways": {}, "_possible": {}}
+        return self.__dict__ | {"_known": {}, "_merges": {}, "_remembered": 0}
 
 
 def read_merges(

@@ -172,7 +172,7 @@ def _write(
 def _read(corpus: Corpus, checks: Checks) -> Iterator[list[Row]]:
     """The rows whose text is kept, many at a time."""
     counts = checks.report.corpora[-1]
-    rows = tqdm(corpus.rows(), desc=f"tokenizing {corpus.name}", delay=2, unit=" rows")
+    rows = iter(tqdm(corpus.rows(), f"tokenizing {corpus.name}", delay=2, unit=" rows"))
     try:
         while read := list(islice(rows, PAIRS_AT_ONCE)):
             counts.rows += len(read)
