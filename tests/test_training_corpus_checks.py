@@ -21,8 +21,8 @@ FAULTS = {  # a row of a file for each check
     "unreadable": b"no tab\n",
     "empty": b"Nothing.\t \n",
     "untranslated": b"Berlin\tBerlin\n",
-    "overlap": "it  IS late.\tGanz anders.\n".encode(),
-    "duplicates": "two dogs  play.\tZwei HUNDE spielen.\n".encode(),
+    "overlap": b"it  IS late.\tGanz anders.\n",
+    "duplicates": b"two dogs  play.\tZwei HUNDE spielen.\n",
     "over_long": b"x x x x x x x x x x x x x x x x x x x x\ty\n",
     "length_ratio": b"x x x x x x x x x x x x\ty\n",
 }
@@ -104,7 +104,7 @@ def test_a_row_with_many_faults_is_dropped_for_the_first(prepare):
 
 
 def test_either_side_of_a_held_out_pair_counts_in_its_own_language(prepare):
-    rows = ["Wo ist der Bahnhof?\tWhere is the station?\n".encode(), "x\tES IST SPÄT.\n".encode()]
+    rows = [b"Wo ist der Bahnhof?\tWhere is the station?\n", "x\tES IST SPÄT.\n".encode()]
 
     found = prepare(*rows)
 

@@ -19,7 +19,7 @@ from training.recipe import CorpusSection, TrainingCorpus
 @pytest.fixture
 def section(tmp_path):
     def make(**options):
-        (tmp_path / "train.tsv").write_text("Two Dogs play\tZwei Hunde spielen\n" * 3)
+        (tmp_path / "train.tsv").write_text("Two Dogs play\tZwei Hunde spielen\n" * 3_000)
         train = (TrainingCorpus((str(tmp_path / "train.tsv"),)), TrainingCorpus(("numbers:test",)))
         options = {"vocabulary_size": 400, "validation": ("numbers:validation",)} | options
         return CorpusSection(train=train, **options)
@@ -121,19 +121,19 @@ def test_what_no_model_can_be_trained_with_is_refused(tokenizer, message):
 
 
 def test_a_tokenizer_of_other_languages_is_refused(section, tmp_path):
-    with pytest.raises(ValueError, match="must know the corpus, got .* unknown tokens of"):
+    with pytest.raises(ValueError, match=r"must know the corpus, got .* unknown tokens of"):
         prepare_training(section(), words("a", "b"), tmp_path)
 
 
 def test_unknown_tokens_are_reported(section, tmp_path):
-    known = "Two Dogs play Zwei Hunde".split()
+    known = ["Two", "Dogs", "play", "Zwei", "Hunde"]
     made = section()
     only_text = CorpusSection(train=made.train[:1], validation=made.validation)
 
     report = prepare_training(only_text, words(*known), tmp_path).report
 
-    assert report.unknown_tokens == 3
-    assert report.summary()[-1].endswith(", 3 of them unknown")
+    assert report.unknown_tokens == 3_000
+    assert report.summary()[-1].endswith(", 3,000 of them unknown")
 
 
 def test_a_model_has_a_row_for_every_token(tiny_tokenizer):
