@@ -1,5 +1,9 @@
 """A folder that is there is whole."""
 
+import multiprocessing
+import os
+import time
+
 import pytest
 
 from training.whole_folder import make_once
@@ -39,3 +43,21 @@ def test_what_killed_writers_left_is_taken_away(tmp_path):
 
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["made"]
     assert not (tmp_path / "made" / "half").exists()
+
+
+def test_of_processes_that_come_at_once_one_writes(tmp_path):
+    def write_slowly(folder):
+        (folder / str(os.getpid())).touch()
+        time.sleep(0.2)
+
+    fork = multiprocessing.get_context("fork")
+    children = [
+        fork.Process(target=make_once, args=(tmp_path / "made", write_slowly)) for _ in range(2)
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+
+    assert [child.exitcode for child in children] == [0, 0]
+    assert len(list((tmp_path / "made").iterdir())) == 1
