@@ -109,12 +109,12 @@ class WordDropout:
 
     def _merges_of(self, ids: Ids) -> Merges:
         """What can be merged, best first: of the lowest rank, then of the leftmost place."""
-        if ids not in self._merges:
-            if len(self._merges) >= REMEMBERED_MERGES:
-                self._merges.clear()
+        if ids not in self._possible:
+            if len(self._possible) >= REMEMBERED_MERGES:
+                self._possible.clear()
             ranks = enumerate(map(self.merges.get, pairwise(ids)))
-            self._merges[ids] = sorted((one[0], place, one[1]) for place, one in ranks if one)
-        return self._merges[ids]
+            self._possible[ids] = sorted((one[0], place, one[1]) for place, one in ranks if one)
+        return self._possible[ids]
 
     def _letters_of(self, word: Ids) -> Ids:
         return tuple(letter for index in word for letter in self.letters[index])
@@ -141,12 +141,12 @@ class WordDropout:
 
     def _forget(self) -> None:
         self._known: dict[Ids, Outcomes] = {}
-        self._merges: dict[Ids, Merges] = {}
+        self._possible: dict[Ids, Merges] = {}
         self._remembered = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """What is remembered stays behind: another process finds it out again."""
-        return self.__dict__ | {"_known": {}, "_merges": {}, "_remembered": 0}
+        return self.__dict__ | {"_known": {}, "_possible": {}, "_remembered": 0}
 
 
 def read_merges(
