@@ -21,7 +21,7 @@ from transformers.utils.logging import disable_progress_bar
 from training.batching import Batches
 from training.checkpoints import Checkpoints
 from training.corpus import prepare_training, read_held_out
-from training.evaluation import Evaluation, Score
+from training.evaluation import Evaluation, Score, decoding
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
@@ -198,9 +198,7 @@ def build_model(recipe: Recipe, tokenizer: Any) -> VanillaTransformerForConditio
         **fields,
     )
     model = VanillaTransformerForConditionalGeneration(config)
-    section = recipe.evaluation
-    model.generation_config.num_beams = section.num_beams
-    model.generation_config.length_penalty = section.length_penalty
+    model.generation_config.update(**decoding(recipe.evaluation))
     return model
 
 
@@ -230,7 +228,7 @@ def main(
     disable_progress_bar()  # of saving, which is quick
     try:
         recipe = load_recipe(config, tuple(changes or ()))
-        log_with = list(recipe.log.trackers)
+        log_with = list(recipe.log.trackers) or None
         accelerator = Accelerator(log_with=log_with, project_dir=output)
         is_end = run(recipe, output, accelerator, resumes=resume)
     except (ValueError, OSError) as error:
