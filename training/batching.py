@@ -56,7 +56,7 @@ class Batches:
         """All batches of an epoch; in the first one the largest leads, so that it fails early."""
         draw = np.random.default_rng([self.seed, number])
         batches = self._cut(self._sorted(self._drawn(draw), draw))
-        draw.shuffle(batches)  # type: ignore[arg-type]  # a list of arrays is shuffled in place
+        draw.shuffle(batches)
         if number == 0:
             largest = max(range(len(batches)), key=lambda one: self.area(batches[one]))
             batches.insert(0, batches.pop(largest))

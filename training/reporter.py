@@ -13,9 +13,10 @@ from tqdm.auto import tqdm
 
 from training.evaluation import Score
 from training.learner import Outcome
+from training.machine import describe_machine
 from training.progress import Progress
 from training.recipe import Recipe
-from training.run_log import RunLog
+from training.run_log import LOG, RunLog
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class Reporter:
     """Only the main process tells; the others keep silent."""
 
     def __init__(self, folder: Path, recipe: Recipe, accelerator: Accelerator) -> None:
-        self.log, self.recipe, self.accelerator = RunLog(folder / "log.jsonl"), recipe, accelerator
+        self.log, self.recipe, self.accelerator = RunLog(folder / LOG), recipe, accelerator
         self.is_main = accelerator.is_main_process
         self.losses: list[float] = []
         self.tokens, self.seconds = 0, 0.0
@@ -48,6 +49,7 @@ class Reporter:
             command=" ".join(sys.argv),
             versions={name: version(name) for name in LIBRARIES},
             processes=self.accelerator.num_processes,
+            machine=describe_machine(),
             **facts,
         )
         self.bar = tqdm(
@@ -76,6 +78,7 @@ class Reporter:
             "learning_rate": outcome.learning_rate,
             "gradient_norm": outcome.gradient_norm,
             "tokens_per_second": self.tokens / self.seconds,
+            "seconds": progress.seconds,
         }
         bleu = {} if self.bleu is None else {"BLEU": f"{self.bleu:.1f}"}
         speed = f"{figures['tokens_per_second']:,.0f} tokens/s"

@@ -1,44 +1,75 @@
-"""The log of a run: RUN/log.jsonl, one JSON object a line."""
+"""What a run tells about itself: one JSON object a line, appended while it trains.
+
+Anybody may read along. A line that is not whole (a run is just writing it, or was killed while it
+did) is none, and what a resumed run has done again counts once.
+"""
 
 import json
 import math
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from training.whole_files import replace_file
+
+LOG = "log.jsonl"  # in the run's folder
+
 
 class RunLog:
-    """Appends to a log, and forgets what a resumed run will do again."""
+    """Writes the log of a run; on one process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def append(self, kind: str, step: int, **values: Any) -> None:
-        """Add a line."""
-        line = json.dumps(_plain({"kind": kind, "step": step, **values}), ensure_ascii=False)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        """Write a line, which whoever reads has at once."""
+        text = json.dumps(_plain({"kind": kind, "step": step, **values}), ensure_ascii=False)
+        # Half of a character pair is no UTF-8; as \udc80 it is JSON all the same.
+        line = text.encode("utf-8", "backslashreplace") + b"\n"
+        with self.path.open("a+b") as file:
+            file.write(line if _ends_with_a_line(file) else b"\n" + line)
 
     def forget_after(self, step: int) -> None:
-        """Drop the lines of later steps."""
-        kept = [line for line in read_log(self.path) if line["step"] <= step]
-        staged = self.path.with_name(f".{self.path.name}")
-        with staged.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(self.path)
+        """Drop the lines of later steps: a resumed run takes those again."""
+        if self.path.exists():
+            kept = [raw for raw, line in _whole_lines(self.path) if line["step"] <= step]
+            replace_file(self.path, b"".join(raw + b"\n" for raw in kept))
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """All whole lines of a log; none if there is no log."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    """Read a log by rising steps, of one kind and step the last line; nothing without a log."""
+    lines: dict[tuple[str, int], dict[str, Any]] = {}
+    for _, line in _whole_lines(path) if path.exists() else ():
+        if line["kind"] == "start":
+            lines = {key: one for key, one in lines.items() if one["step"] <= line["step"]}
+        lines.pop((line["kind"], line["step"]), None)
+        lines[line["kind"], line["step"]] = line
+    return sorted(lines.values(), key=lambda line: line["step"])
+
+
+def _ends_with_a_line(file: Any) -> bool:
+    """Whether nothing of a line that was not finished stands at the end."""
+    if not file.tell():
+        return True
+    file.seek(-1, 2)
+    return bool(file.read(1) == b"\n")
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Every line that is whole, as it stands in the file and as what it says."""
+    for raw in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            line = json.loads(raw)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int) and "kind" in line:
+            yield raw, line
 
 
 def _plain(value: Any) -> Any:
+    """JSON knows no numbers that are not finite: they are written as text, nan -> "nan"."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return value if not isinstance(value, dict) else {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

@@ -28,6 +28,7 @@ from training.loader import Loader, Work
 from training.processes import on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
+from training.report import write_report
 from training.reporter import Reporter
 from training.result import MODEL, write_model, write_results
 from training.run_lock import RunLock
@@ -174,6 +175,7 @@ class Run:
         on_main(self.accelerator, lambda: write_results(figures, self.folder))
         for name, score in scores.items():
             logger.info("%s: BLEU %.2f, chrF %.2f", name, score.bleu, score.chrf)
+        on_main(self.accelerator, lambda: report(self.folder))
 
     def _read_corpus(self) -> Any:
         section, folder = self.recipe.corpus, self.folder / "corpus"
@@ -183,6 +185,15 @@ class Run:
     def _evaluation_on(self, places: tuple[str, ...]) -> Evaluation:
         held_out = read_held_out(self.recipe.corpus, places)
         return Evaluation(held_out, self.tokenizer, self.recipe.evaluation, self.accelerator)
+
+
+def report(folder: Path) -> None:
+    """Write the report, which is no reason to fail: `training/report.py` writes it at any time."""
+    try:
+        page, *_ = write_report(folder)
+        logger.info("the result is in %s, the report in %s", folder / MODEL, page)
+    except (ValueError, OSError) as error:
+        logger.warning("There is no report: %s", error)
 
 
 def build_model(recipe: Recipe, tokenizer: Any) -> VanillaTransformerForConditionalGeneration:
