@@ -73,6 +73,7 @@ class Run:
         """Go on after the last whole checkpoint, if there is one."""
         latest = on_main(self.accelerator, self.checkpoints.latest)
         if latest:
+            on_main(self.accelerator, lambda: self.checkpoints.tidy(latest.step))
             self.learner.load(latest.folder)
             self.progress = Progress.read(latest.training / "progress.json")
             logger.info("going on after step %s", f"{self.progress.step:,}")
