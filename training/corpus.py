@@ -57,9 +57,7 @@ class Tokenized:
         if any(weight != 1 for weight in weights):
             self.weights = np.repeat(weights, [one.pairs for one in self.report.corpora])
 
-    def pairs(
-        self, indices: NDArray[np.int64], epoch: int = 0
-    ) -> list[tuple[list[int], list[int]]]:
+    def pairs(self, indices: NDArray[np.int64], epoch: int) -> list[tuple[list[int], list[int]]]:
         """The token ids of some pairs; with BPE dropout, as they are split in an epoch."""
         columns = [self.tokens.rows(indices, name) for name in self.tokens.columns]
         if self.dropout is None:
