@@ -53,7 +53,7 @@ def prepare_training(folder):
         "train": [{"places": [str(folder / "train.tsv")]}],
         "validation": [str(folder / "validation.tsv")],
         "tests": {"test": [str(folder / "test.tsv")]},
-        "overlap": "keep",
+        "checks": {"overlap": "keep"},
         "tokenizer": str(tokenizer),
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump({"corpus": corpus, **RECIPE}))

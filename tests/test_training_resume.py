@@ -187,6 +187,5 @@ def test_killed_at_20_random_moments_a_run_ends_the_same(
         small_training, tmp_path, kills, *changes, processes=processes, syncs=True
     )
 
-
     assert deaths.count("the end") < 4
     assert_equal_runs(killed, whole)
