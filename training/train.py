@@ -42,6 +42,7 @@ from training.run_folder import (
 )
 from training.run_lock import RunLock
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.steady_memory import keep_few_products
 
 logger = logging.getLogger("training")
 
@@ -229,6 +230,7 @@ def main(
     """Train a model by a recipe."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     disable_progress_bar()  # of saving, which is quick
+    keep_few_products()  # batches have hundreds of shapes
     try:
         recipe = load_recipe(config, tuple(changes or ()))
         refuse_missing(recipe.log.trackers)
