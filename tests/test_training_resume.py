@@ -18,11 +18,6 @@ from training.learner import Learner
 SCRIPT = SCRIPTS / "train_and_die.py"
 
 
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(small_training, tmp_path_factory):
     output = tmp_path_factory.mktemp("runs") / "uninterrupted"
@@ -129,7 +124,6 @@ def interrupted(small_training, tmp_path_factory):
     """A run that was stopped at step 13: it has checkpoints of the steps 9, 12 and 13."""
     output = tmp_path_factory.mktemp("runs") / "interrupted"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
         signal_in(12, signal.SIGTERM, patch)
         assert train(small_training, output) == INTERRUPTED
     return output

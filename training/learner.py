@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from training.failures import naming_the_shape
 from training.moving_average import MovingAverage
 from training.objective import Batch, loss_of
 from training.recipe import OptimizationSection
@@ -20,7 +21,7 @@ from training.saved_state import load_state, save_state
 from training.schedule import Schedule
 from training.weights import place_weights
 
-OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")  # in any case
+SMALLER = "lower batching.source_tokens and target_tokens, or raise batching.accumulation"
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,12 @@ class Learner:
         self.average = (
             MovingAverage(self.weights.exact, section.ema_decay) if section.ema_decay else None
         )
-        self.optimizer = torch.optim.AdamW(
-            self.weights.exact,
-            lr=0.0,
-            betas=(section.beta1, section.beta2),
-            eps=section.epsilon,
-            weight_decay=section.weight_decay,
-            fused=True,
-        )
+        self.options: dict[str, Any] = {
+            "betas": (section.beta1, section.beta2),
+            "eps": section.epsilon,
+            "weight_decay": section.weight_decay,
+        }
+        self.optimizer = torch.optim.AdamW(self.weights.exact, lr=0.0, fused=True, **self.options)
 
     @property
     def model(self) -> Any:
@@ -66,7 +65,7 @@ class Learner:
         loss = torch.zeros((), device=self.accelerator.device)
         for index, piece in enumerate(pieces):
             self._draw_from(number, self.accelerator.process_index * len(pieces) + index)
-            with _naming_the_shape(piece):
+            with naming_the_shape(piece["input_ids"], piece["labels"], SMALLER):
                 objective, cross_entropy = loss_of(
                     self.model, piece, target_tokens, self.section.r_drop
                 )
@@ -131,6 +130,12 @@ class Learner:
 
     def save(self, folder: Path) -> None:
         """Write a folder that `from_pretrained` loads, and beside it what a resumed run needs."""
+        if not all(bool(one.isfinite().all()) for one in self.weights.exact):
+            raise ValueError(
+                "Weights must be finite to be saved, got some that are not: lower "
+                "optimization.peak_learning_rate or raise warmup_steps; earlier checkpoints are "
+                "finite and whole."
+            )
         with self.average.in_place() if self.average else nullcontext():
             self.weights.trained.save_pretrained(folder)
         if self.average:
@@ -146,6 +151,8 @@ class Learner:
         self._copy(saved, self.weights.exact)
         self.weights.spread()
         self.optimizer.load_state_dict(load_state(folder / "training" / "optimizer"))
+        for group in self.optimizer.param_groups:
+            group.update(self.options)  # the recipe's, which may have changed
 
     def _named(self) -> dict[str, Tensor]:
         named = self.weights.trained.named_parameters()
@@ -155,19 +162,3 @@ class Learner:
     def _copy(self, saved: dict[str, Tensor], weights: list[Tensor]) -> None:
         for name, one in zip(self._named(), weights, strict=True):
             one.copy_(saved[name])
-
-
-@contextmanager
-def _naming_the_shape(piece: Batch) -> Iterator[None]:
-    """Say how large a batch was that did not fit into memory."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not any(sign in str(error).lower() for sign in OUT_OF_MEMORY):
-            raise
-        pairs, source_len = piece["input_ids"].shape
-        raise ValueError(
-            f"A batch must fit into memory, got {pairs} pairs of up to {source_len} source and "
-            f"{piece['labels'].shape[1]} target tokens, for which there was not enough: lower "
-            "batching.source_tokens and target_tokens, or raise batching.accumulation."
-        ) from error

@@ -22,6 +22,7 @@ from training.batching import Batches
 from training.checkpoints import Checkpoints
 from training.corpus import prepare_training, read_held_out
 from training.evaluation import Evaluation, Score, decoding
+from training.failures import explain
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
@@ -31,12 +32,14 @@ from training.recipe import Recipe, load_recipe
 from training.report import write_report
 from training.reporter import Reporter
 from training.result import MODEL, write_model, write_results
+from training.resuming import compare_recipes, compare_texts, digest_of_texts
 from training.run_lock import RunLock
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 
 logger = logging.getLogger("training")
 
 MOST_SKIPPED_IN_A_ROW = 10
+RECIPE = "recipe.yaml"
 BYTES_A_WEIGHT = 12  # float32 weights and the optimizer's two moments
 
 
@@ -45,7 +48,7 @@ class Run:
 
     def __init__(self, recipe: Recipe, folder: Path, accelerator: Accelerator) -> None:
         self.recipe, self.folder, self.accelerator = recipe, folder, accelerator
-        self.tokenizer = AutoTokenizer.from_pretrained(recipe.corpus.tokenizer)
+        self.tokenizer = read_tokenizer(recipe.corpus.tokenizer)
         corpus = self._read_corpus()
         self.batches = Batches(
             corpus.source_lengths,
@@ -67,15 +70,19 @@ class Run:
             every_steps=recipe.checkpoints.every_steps,
         )
         self.reporter = Reporter(folder, recipe, accelerator)
-        self.progress = Progress()
+        self.progress = Progress(texts=digest_of_texts(self.batches, self.tokenizer))
 
     def resume(self) -> None:
         """Go on after the last whole checkpoint, if there is one."""
         latest = on_main(self.accelerator, self.checkpoints.latest)
         if latest:
+            progress = Progress.read(latest.training / "progress.json")
+            compare_texts(progress.texts, self.progress.texts)
+            saved = latest.folder / RECIPE
+            on_main(self.accelerator, lambda: compare_recipes(saved, self.recipe))
             on_main(self.accelerator, lambda: self.checkpoints.tidy(latest.step))
             self.learner.load(latest.folder)
-            self.progress = Progress.read(latest.training / "progress.json")
+            self.progress = progress
             logger.info("going on after step %s", f"{self.progress.step:,}")
 
     def train(self, interruption: Interruption) -> bool:
@@ -156,7 +163,7 @@ class Run:
         """All that a resumed run needs, in a folder that `from_pretrained` loads."""
         self.learner.save(folder)
         self.tokenizer.save_pretrained(folder)
-        (folder / "recipe.yaml").write_text(self.recipe.to_yaml(), encoding="utf-8")
+        (folder / RECIPE).write_text(self.recipe.to_yaml(), encoding="utf-8")
         self.progress.write(folder / "training" / "progress.json")
 
     def finish(self) -> None:
@@ -200,6 +207,17 @@ def report(folder: Path) -> None:
 def build_model(recipe: Recipe, tokenizer: Any) -> VanillaTransformerForConditionalGeneration:
     """The model of a recipe, for a tokenizer's words."""
     fields = {"from_paper": "base", "vocab_size": len(tokenizer), **recipe.model}
+    if fields["vocab_size"] < len(tokenizer):
+        raise ValueError(
+            f"model.vocab_size must be at least {len(tokenizer):,}, the words of the tokenizer "
+            f"{recipe.corpus.tokenizer}, got {fields['vocab_size']:,}: leave it out."
+        )
+    if tokenizer.pad_token_id is None or tokenizer.eos_token_id is None:
+        raise ValueError(
+            f"A tokenizer must have words for padding and for the end, got {tokenizer.pad_token!r} "
+            f"and {tokenizer.eos_token!r} in {recipe.corpus.tokenizer}: make one with "
+            "`python -m tokenizer.train`."
+        )
     start = tokenizer.pad_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
     config = VanillaTransformerConfig.from_paper(
         fields.pop("from_paper"),
@@ -214,15 +232,25 @@ def build_model(recipe: Recipe, tokenizer: Any) -> VanillaTransformerForConditio
     return model
 
 
-def claim_folder(folder: Path, recipe: Recipe, resumes: bool) -> None:
-    """Write the recipe into the run's folder, which must not hold another run."""
+def read_tokenizer(place: str) -> Any:
+    """The tokenizer that a recipe names."""
+    try:
+        return AutoTokenizer.from_pretrained(place)
+    except (ValueError, OSError) as error:
+        raise ValueError(
+            f"corpus.tokenizer must be the folder of a tokenizer or its name on the Hub, got "
+            f"{place!r}: {error}"
+        ) from error
+
+
+def refuse_another_run(folder: Path, resumes: bool) -> None:
+    """A run's folder must not hold a run already, unless that goes on."""
     has_run = any((folder / "checkpoints").glob("step-*"))
     if has_run and not resumes:
         raise ValueError(
             f"A new run needs a folder of its own, got {folder} with checkpoints in it: go on with "
             "--resume, or name another --output."
         )
-    (folder / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
 
 
 def main(
@@ -243,8 +271,10 @@ def main(
         log_with = list(recipe.log.trackers) or None
         accelerator = Accelerator(log_with=log_with, project_dir=output)
         is_end = run(recipe, output, accelerator, resumes=resume)
-    except (ValueError, OSError) as error:
-        typer.echo(f"Error: {error}", err=True)
+    except Exception as error:
+        if (reason := explain(error)) is None:
+            raise
+        typer.echo(f"Error: {reason}", err=True)
         sys.exit(1)
     sys.exit(0 if is_end else INTERRUPTED)
 
@@ -253,10 +283,11 @@ def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -
     """Train in a folder that no other run uses; returns whether the run came to its end."""
     lock = RunLock(folder) if accelerator.is_main_process else nullcontext()
     with lock, Interruption() as interruption, logging_redirect_tqdm():
-        on_main(accelerator, lambda: claim_folder(folder, recipe, resumes))
+        on_main(accelerator, lambda: refuse_another_run(folder, resumes))
         one = Run(recipe, folder, accelerator)
         if resumes:
             one.resume()
+        on_main(accelerator, lambda: (folder / RECIPE).write_text(recipe.to_yaml(), "utf-8"))
         try:
             is_end = one.train(interruption)
             if is_end:
