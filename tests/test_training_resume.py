@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+from collections import Counter
 
 import pytest
 from scripts.fresh_process import REPOSITORY, SCRIPTS, run_fresh
@@ -14,6 +15,8 @@ from small_training import lines_in_log, steps_in_log, train, weights_of
 from training.checkpoint_files import find_damage
 from training.interruption import INTERRUPTED
 from training.learner import Learner
+
+logger = logging.getLogger(__name__)
 
 SCRIPT = SCRIPTS / "train_and_die.py"
 
@@ -175,12 +178,13 @@ def test_killed_at_20_random_moments_a_run_ends_the_same(
     whole, _ = die_repeatedly(small_training, tmp_path, [], *changes, processes=processes)
     whole = whole.rename(tmp_path / "whole")
     changes.append(f"batching.workers={workers}")
-    kills = twenty_moments([processes, accumulation, workers].__repr__())
+    way = (processes, accumulation, workers)
+    kills = twenty_moments(str(way))
 
     killed, deaths = die_repeatedly(
         small_training, tmp_path, kills, *changes, processes=processes, syncs=True
     )
 
-    print(f"{processes} processes, accumulation {accumulation}, workers {workers}: {deaths}")
+    logger.info("%d processes, %d pieces, %d workers: died in %s", *way, Counter(deaths))
     assert deaths.count("the end") < 4
     assert_equal_runs(killed, whole)

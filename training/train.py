@@ -7,10 +7,11 @@ with `--resume` as if it had never been. It ends with code 75 if it was asked to
 import logging
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from accelerate import Accelerator
 from accelerate.utils import set_seed
@@ -26,7 +27,7 @@ from training.failures import explain
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
-from training.processes import on_main
+from training.processes import MainProcessError, on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
 from training.report import write_report
@@ -89,8 +90,8 @@ class Run:
         """Train to the end, or until somebody asks to stop; returns whether it is the end."""
         self.reporter.start(
             self.progress,
-            parameters=self.learner.weights.trained.num_parameters(),
-            precision=str(self.learner.model.dtype).removeprefix("torch."),
+            parameters=self.learner.num_parameters,
+            precision=str(self.learner.dtype).removeprefix("torch."),
             padding=self.batches.padding(),
         )
         began = time.perf_counter()
@@ -152,16 +153,21 @@ class Run:
 
     def _save(self, score: Score | None) -> None:
         quality = score.quality(self.recipe.evaluation.best_by) if score else None
-        bytes_needed = BYTES_A_WEIGHT * self.learner.weights.trained.num_parameters()
-        save = self.checkpoints.save
+        bytes_needed = BYTES_A_WEIGHT * self.learner.num_parameters
+        collected = self.learner.collect()  # by all processes, wherever the weights lie
         on_main(
             self.accelerator,
-            lambda: save(self.progress.step, self._write, quality, bytes_needed),
+            lambda: self.checkpoints.save(
+                self.progress.step,
+                lambda folder: self._write(folder, collected),
+                quality,
+                bytes_needed,
+            ),
         )
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, collected: Any) -> None:
         """All that a resumed run needs, in a folder that `from_pretrained` loads."""
-        self.learner.save(folder)
+        self.learner.save(folder, collected)
         self.tokenizer.save_pretrained(folder)
         (folder / RECIPE).write_text(self.recipe.to_yaml(), encoding="utf-8")
         self.progress.write(folder / "training" / "progress.json")
@@ -172,9 +178,8 @@ class Run:
         averaged = on_main(
             self.accelerator, lambda: write_model(self.checkpoints, count, self.folder)
         )
-        model = type(self.learner.model).from_pretrained(
-            self.folder / MODEL, dtype=self.learner.model.dtype
-        )
+        kind: Any = VanillaTransformerForConditionalGeneration
+        model = kind.from_pretrained(self.folder / MODEL, dtype=self.learner.dtype)
         model = model.to(self.accelerator.device)
         places = {"validation": self.recipe.corpus.validation, **self.recipe.corpus.tests}
         scores = {name: self._evaluation_on(place).of(model) for name, place in places.items()}
@@ -243,8 +248,9 @@ def read_tokenizer(place: str) -> Any:
         ) from error
 
 
-def refuse_another_run(folder: Path, resumes: bool) -> None:
-    """A run's folder must not hold a run already, unless that goes on."""
+def claim_folder(folder: Path, resumes: bool, held: ExitStack) -> None:
+    """Lock the run's folder, which must not hold another run."""
+    held.enter_context(RunLock(folder))
     has_run = any((folder / "checkpoints").glob("step-*"))
     if has_run and not resumes:
         raise ValueError(
@@ -269,8 +275,13 @@ def main(
     try:
         recipe = load_recipe(config, tuple(changes or ()))
         log_with = list(recipe.log.trackers) or None
-        accelerator = Accelerator(log_with=log_with, project_dir=output)
+        is_on_cpu = not torch.accelerator.is_available()  # `accelerate launch` would not say so
+        accelerator = Accelerator(cpu=is_on_cpu, log_with=log_with, project_dir=output)
+        if not accelerator.is_main_process:
+            logging.getLogger().setLevel(logging.WARNING)
         is_end = run(recipe, output, accelerator, resumes=resume)
+    except MainProcessError:
+        sys.exit(1)
     except Exception as error:
         if (reason := explain(error)) is None:
             raise
@@ -281,9 +292,8 @@ def main(
 
 def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -> bool:
     """Train in a folder that no other run uses; returns whether the run came to its end."""
-    lock = RunLock(folder) if accelerator.is_main_process else nullcontext()
-    with lock, Interruption() as interruption, logging_redirect_tqdm():
-        on_main(accelerator, lambda: refuse_another_run(folder, resumes))
+    with ExitStack() as held, Interruption() as interruption, logging_redirect_tqdm():
+        on_main(accelerator, lambda: claim_folder(folder, resumes, held))
         one = Run(recipe, folder, accelerator)
         if resumes:
             one.resume()

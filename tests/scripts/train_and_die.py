@@ -161,11 +161,11 @@ def main(plan):
     for number, kill in enumerate(plan["kills"]):
         codes, died_in = attempt(plan, kill, resume=number > 0)
         if any(codes) and set(codes) - {DIED, -signal.SIGKILL, -signal.SIGTERM}:
-            print(json.dumps({"deaths": deaths, "codes": codes}))
-            return
+            break
         deaths.append(died_in if any(codes) else "the end")
-    codes, _ = attempt(plan, {}, resume=bool(plan["kills"]))
-    print(json.dumps({"deaths": deaths, "codes": codes}))
+    else:
+        codes, _ = attempt(plan, {}, resume=bool(plan["kills"]))
+    sys.stdout.write(json.dumps({"deaths": deaths, "codes": codes}))
 
 
 if __name__ == "__main__":
