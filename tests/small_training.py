@@ -4,12 +4,14 @@ folder/     recipe.yaml, tokenizer/, train.tsv, validation.tsv, test.tsv
 """
 
 import hashlib
+import os
 import random
 
 import pytest
 import yaml
 from safetensors.torch import load_file
 
+import training.train
 from tokenizer.train import Options, make_bundle
 from training.number_words import in_english, in_german
 from training.run_log import read_log
@@ -60,9 +62,12 @@ def prepare_training(folder):
 
 
 def train(folder, output, *changes, resume=False):
-    """Train in this process; returns its exit code."""
-    with pytest.raises(SystemExit) as end:
-        main(folder / "recipe.yaml", output, resume=resume, changes=list(changes))
+    """Train in this process, neither waiting for a disk nor drawing charts; returns its code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        patch.setattr(training.train, "report", lambda folder: None)
+        with pytest.raises(SystemExit) as end:
+            main(folder / "recipe.yaml", output, resume=resume, changes=list(changes))
     return end.value.code
 
 
@@ -86,3 +91,12 @@ def steps_in_log(output, kind):
 
 def lines_in_log(output, kind):
     return [line for line in read_log(output / "log.jsonl") if line["kind"] == kind]
+
+
+def small_recipe(folder, changed, **corpus):
+    """A copy of the recipe that reads other texts, beside what it reads."""
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
+    recipe["corpus"].update(corpus)
+    changed.mkdir(exist_ok=True)
+    (changed / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    return changed

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+from collections import Counter
 
 import pytest
 from scripts.fresh_process import REPOSITORY, SCRIPTS, run_fresh
@@ -15,12 +16,9 @@ from training.checkpoint_files import find_damage
 from training.interruption import INTERRUPTED
 from training.learner import Learner
 
+logger = logging.getLogger(__name__)
+
 SCRIPT = SCRIPTS / "train_and_die.py"
-
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +127,6 @@ def interrupted(small_training, tmp_path_factory):
     """A run that was stopped at step 13: it has checkpoints of the steps 9, 12 and 13."""
     output = tmp_path_factory.mktemp("runs") / "interrupted"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
         signal_in(12, signal.SIGTERM, patch)
         assert train(small_training, output) == INTERRUPTED
     return output
@@ -181,11 +178,13 @@ def test_killed_at_20_random_moments_a_run_ends_the_same(
     whole, _ = die_repeatedly(small_training, tmp_path, [], *changes, processes=processes)
     whole = whole.rename(tmp_path / "whole")
     changes.append(f"batching.workers={workers}")
-    kills = twenty_moments([processes, accumulation, workers].__repr__())
+    way = (processes, accumulation, workers)
+    kills = twenty_moments(str(way))
 
     killed, deaths = die_repeatedly(
         small_training, tmp_path, kills, *changes, processes=processes, syncs=True
     )
 
+    logger.info("%d processes, %d pieces, %d workers: died in %s", *way, Counter(deaths))
     assert deaths.count("the end") < 4
     assert_equal_runs(killed, whole)

@@ -9,11 +9,13 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from tqdm.auto import tqdm
 
+from training.failures import naming_the_shape
 from training.objective import collate
 from training.recipe import EvaluationSection
 from vanilla_transformer.parallel_text import Pair
 from vanilla_transformer.scoring import TranslationMetric
 
+SMALLER = "lower evaluation.batch_tokens or num_beams"
 HIGHEST_EXPONENT = 700.0  # e to a little more is no float
 
 
@@ -118,12 +120,10 @@ class Evaluation:
         pairs = [self.tokens[number] for number in batch]
         inputs = collate(pairs, config.pad_token_id, config.decoder_start_token_id)
         inputs = {name: one.to(model.device) for name, one in inputs.items()}
-        loss = float(model(**inputs, num_items_in_batch=1).loss)
-        written = model.generate(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            **decoding(self.section),
-        )
+        sources = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        with naming_the_shape(inputs["input_ids"], inputs["labels"], SMALLER):
+            loss = float(model(**inputs, num_items_in_batch=1).loss)
+            written = model.generate(**sources, **decoding(self.section))
         texts = self.tokenizer.batch_decode(written, skip_special_tokens=True)
         return loss, list(zip(batch, texts, strict=True))
 

@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from training.failures import naming_the_shape
 from training.moving_average import MovingAverage
 from training.objective import Batch, loss_of
 from training.placement import place_weights
@@ -21,7 +22,7 @@ from training.saved_state import load_state, save_state
 from training.schedule import Schedule
 from training.weights import Collected, Named
 
-OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")  # in any case
+SMALLER = "lower batching.source_tokens and target_tokens, or raise batching.accumulation"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Learner:
         loss = torch.zeros((), device=self.accelerator.device)
         for index, piece in enumerate(pieces):
             self._draw_from(number, self.accelerator.process_index * len(pieces) + index)
-            with _naming_the_shape(piece):
+            with naming_the_shape(piece["input_ids"], piece["labels"], SMALLER):
                 objective, cross_entropy = loss_of(
                     self.weights.model, piece, target_tokens, self.section.r_drop
                 )
@@ -109,6 +110,12 @@ class Learner:
     def save(self, folder: Path, collected: tuple[Collected, Named]) -> None:
         """Write a folder that `from_pretrained` loads, and beside it what a resumed run needs."""
         saved, averages = collected
+        if not all(bool(one.isfinite().all()) for one in saved.weights.values()):
+            raise ValueError(
+                "Weights must be finite to be saved, got some that are not: lower "
+                "optimization.peak_learning_rate or raise warmup_steps; earlier checkpoints are "
+                "finite and whole."
+            )
         self.weights.ordinary.save_pretrained(folder, state_dict=averages or saved.weights)
         if averages:
             save_file(saved.weights, folder / "training" / "weights.safetensors")
@@ -122,19 +129,3 @@ class Learner:
             weights = load_file(folder / "training" / "weights.safetensors")
         moments = load_state(folder / "training" / "optimizer")
         self.weights.restore(Collected(weights, steps=moments.pop("steps"), moments=moments))
-
-
-@contextmanager
-def _naming_the_shape(piece: Batch) -> Iterator[None]:
-    """Say how large a batch was that did not fit into memory."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not any(sign in str(error).lower() for sign in OUT_OF_MEMORY):
-            raise
-        pairs, source_len = piece["input_ids"].shape
-        raise ValueError(
-            f"A batch must fit into memory, got {pairs} pairs of up to {source_len} source and "
-            f"{piece['labels'].shape[1]} target tokens, for which there was not enough: lower "
-            "batching.source_tokens and target_tokens, or raise batching.accumulation."
-        ) from error

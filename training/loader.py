@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from training.batching import Batches, Indices, Place, part_of
 from training.corpus import Tokenized
+from training.interruption import leave_stopping_to_parent
 from training.objective import Batch, TokenPair, collate, silenced
 from training.recipe import BatchingSection
 
@@ -84,6 +85,7 @@ class Loader:
             pieces,
             batch_size=None,
             num_workers=workers,
+            worker_init_fn=leave_stopping_to_parent,
             timeout=TIMEOUT if workers else 0,
             pin_memory=self.device.type == "cuda",
             generator=torch.Generator(),  # of its own: else it draws from the one of dropout

@@ -11,6 +11,10 @@ from torch import Tensor
 Result = TypeVar("Result")
 
 
+class MainProcessError(ValueError):
+    """The main process failed, and says so itself."""
+
+
 def on_main(accelerator: Accelerator, work: Callable[[], Result]) -> Result:
     """What `work` returns in the main process, for all; what it raises there, all raise."""
     error: Exception | None = None
@@ -25,7 +29,7 @@ def on_main(accelerator: Accelerator, work: Callable[[], Result]) -> Result:
     if error:
         raise error
     if told[1] is not None:
-        raise ValueError(told[1])
+        raise MainProcessError(told[1])
     return told[0]  # type: ignore[return-value]  # what the main process returned
 
 

@@ -22,6 +22,7 @@ class Progress:
     evaluations_since_best: int = 0
     skipped_steps: int = 0
     skipped_in_a_row: int = 0
+    texts: str = ""  # a digest of what is learned from
 
     def note_quality(self, quality: float) -> None:
         """Remember an evaluation; the higher the better."""

@@ -13,6 +13,7 @@ report.html, report.png
 import json
 import logging
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from training.checkpoints import Checkpoints
 from training.corpus_report import CorpusReport
 from training.recipe import Recipe
 from training.report import write_report
+from training.run_lock import RunLock
 from training.run_record import CORPUS, RECIPE
 from training.whole_files import replace_file
 
@@ -29,14 +31,19 @@ MODEL, RESULTS = "model", "results.json"
 logger = logging.getLogger(__name__)
 
 
-def claim_folder(folder: Path, recipe: Recipe, resumes: bool) -> None:
-    """Write the recipe into the run's folder, which must not hold another run."""
+def claim_folder(folder: Path, resumes: bool, held: ExitStack) -> None:
+    """Lock the run's folder, which must not hold another run."""
+    held.enter_context(RunLock(folder))
     has_run = any((folder / "checkpoints").glob("step-*"))
     if has_run and not resumes:
         raise ValueError(
             f"A new run needs a folder of its own, got {folder} with checkpoints in it: go on with "
             "--resume, or name another --output."
         )
+
+
+def write_recipe(recipe: Recipe, folder: Path) -> None:
+    """Write every value that this run has, defaults too."""
     replace_file(folder / RECIPE, recipe.to_yaml().encode())
 
 

@@ -7,7 +7,7 @@ with `--resume` as if it had never been. It ends with code 75 if it was asked to
 import logging
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,23 +24,26 @@ from training.checkpoints import Checkpoints
 from training.corpus import Tokenized, prepare_training, read_held_out
 from training.corpus_tokenizer import prepare_tokenizer
 from training.evaluation import Evaluation, Score
+from training.failures import explain
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
 from training.model import build_model
-from training.processes import on_main
+from training.processes import MainProcessError, on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
 from training.reporter import Reporter, refuse_missing
+from training.resuming import compare_recipes, compare_texts, digest_of_texts
 from training.run_folder import (
     MODEL,
     claim_folder,
     write_corpus_report,
     write_final_report,
     write_model,
+    write_recipe,
     write_results,
 )
-from training.run_lock import RunLock
+from training.run_record import RECIPE
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.steady_memory import keep_few_products
 
@@ -77,15 +80,19 @@ class Run:
             every_steps=recipe.checkpoints.every_steps,
         )
         self.reporter = Reporter(folder, recipe, accelerator)
-        self.progress = Progress()
+        self.progress = Progress(texts=digest_of_texts(self.batches, self.tokenizer))
 
     def resume(self) -> None:
         """Go on after the last whole checkpoint, if there is one."""
         latest = on_main(self.accelerator, self.checkpoints.latest)
         if latest:
+            progress = Progress.read(latest.training / "progress.json")
+            compare_texts(progress.texts, self.progress.texts)
+            saved = latest.folder / RECIPE
+            on_main(self.accelerator, lambda: compare_recipes(saved, self.recipe))
             on_main(self.accelerator, lambda: self.checkpoints.tidy(latest.step))
             self.learner.load(latest.folder)
-            self.progress = Progress.read(latest.training / "progress.json")
+            self.progress = progress
             logger.info("going on after step %s", f"{self.progress.step:,}")
 
     def train(self, interruption: Interruption) -> bool:
@@ -171,7 +178,7 @@ class Run:
         """All that a resumed run needs, in a folder that `from_pretrained` loads."""
         self.learner.save(folder, collected)
         self.tokenizer.save_pretrained(folder)
-        (folder / "recipe.yaml").write_text(self.recipe.to_yaml(), encoding="utf-8")
+        write_recipe(self.recipe, folder)
         self.progress.write(folder / "training" / "progress.json")
 
     def finish(self) -> None:
@@ -239,21 +246,27 @@ def main(
             log_with=list(recipe.log.trackers) or None,
             project_dir=output,
         )
+        if not accelerator.is_main_process:
+            logging.getLogger().setLevel(logging.WARNING)
         is_end = run(recipe, output, accelerator, resumes=resume)
-    except (ValueError, OSError) as error:
-        typer.echo(f"Error: {error}", err=True)
+    except MainProcessError:
+        sys.exit(1)
+    except Exception as error:
+        if (reason := explain(error)) is None:
+            raise
+        typer.echo(f"Error: {reason}", err=True)
         sys.exit(1)
     sys.exit(0 if is_end else INTERRUPTED)
 
 
 def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -> bool:
     """Train in a folder that no other run uses; returns whether the run came to its end."""
-    lock = RunLock(folder) if accelerator.is_main_process else nullcontext()
-    with lock, Interruption() as interruption, logging_redirect_tqdm():
-        on_main(accelerator, lambda: claim_folder(folder, recipe, resumes))
+    with ExitStack() as held, Interruption() as interruption, logging_redirect_tqdm():
+        on_main(accelerator, lambda: claim_folder(folder, resumes, held))
         one = Run(recipe, folder, accelerator)
         if resumes:
             one.resume()
+        on_main(accelerator, lambda: write_recipe(recipe, folder))
         try:
             is_end = one.train(interruption)
             if is_end:
