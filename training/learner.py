@@ -109,7 +109,8 @@ class Learner:
     def save(self, folder: Path, collected: tuple[Collected, Named]) -> None:
         """Write a folder that `from_pretrained` loads, and beside it what a resumed run needs."""
         saved, averages = collected
-        self.weights.ordinary.save_pretrained(folder, state_dict=averages or saved.weights)
+        published = dict(averages or saved.weights)  # a copy: save_pretrained empties it
+        self.weights.ordinary.save_pretrained(folder, state_dict=published)
         if averages:
             save_file(saved.weights, folder / "training" / "weights.safetensors")
         save_state({"steps": saved.steps, **saved.moments}, folder / "training" / "optimizer")
