@@ -115,8 +115,8 @@ def meet_no_number(accelerator, factors):
     wrong = learner.step(1, work.pieces, work.target_tokens)
     training.learner.loss_of = loss_of
     after = learner.collect()[0]
-    right = learner.step(2, work.pieces, work.target_tokens, must_stop=is_last)
     is_same = all(torch.equal(before[name], one) for name, one in after.weights.items())
+    right = learner.step(2, work.pieces, work.target_tokens, must_stop=is_last)
     return {
         "finite": [wrong.is_finite, right.is_finite],
         "stops": [wrong.must_stop, right.must_stop],
