@@ -46,6 +46,13 @@ class Score:
         }
 
 
+def decoding(section: EvaluationSection) -> dict[str, Any]:
+    """How a recipe translates; one beam has nothing to weigh against another."""
+    if section.num_beams == 1:
+        return {"num_beams": 1, "length_penalty": None, "early_stopping": None}
+    return {"num_beams": section.num_beams, "length_penalty": section.length_penalty}
+
+
 class Evaluation:
     """Held-out pairs, translated by all processes together."""
 
@@ -115,8 +122,7 @@ class Evaluation:
         written = model.generate(
             input_ids=inputs["input_ids"],
             attention_mask=inputs["attention_mask"],
-            num_beams=self.section.num_beams,
-            length_penalty=self.section.length_penalty,
+            **decoding(self.section),
         )
         texts = self.tokenizer.batch_decode(written, skip_special_tokens=True)
         return loss, list(zip(batch, texts, strict=True))

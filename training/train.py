@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,24 +17,31 @@ import typer
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from tqdm.contrib.logging import logging_redirect_tqdm
-from transformers import AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from training.batching import Batches
 from training.checkpoints import Checkpoints
-from training.corpus import prepare_training, read_held_out
+from training.corpus import Tokenized, prepare_training, read_held_out
+from training.corpus_tokenizer import prepare_tokenizer
 from training.evaluation import Evaluation, Score
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
+from training.model import build_model
 from training.processes import on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
-from training.report import write_report
-from training.reporter import Reporter
-from training.result import MODEL, write_model, write_results
+from training.reporter import Reporter, refuse_missing
+from training.run_folder import (
+    MODEL,
+    claim_folder,
+    write_corpus_report,
+    write_final_report,
+    write_model,
+    write_results,
+)
 from training.run_lock import RunLock
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 logger = logging.getLogger("training")
 
@@ -46,8 +54,8 @@ class Run:
 
     def __init__(self, recipe: Recipe, folder: Path, accelerator: Accelerator) -> None:
         self.recipe, self.folder, self.accelerator = recipe, folder, accelerator
-        self.tokenizer = AutoTokenizer.from_pretrained(recipe.corpus.tokenizer)
-        corpus = self._read_corpus()
+        self.tokenizer = self._prepare_tokenizer()
+        corpus = self._prepare_corpus()
         self.batches = Batches(
             corpus.source_lengths,
             corpus.target_lengths,
@@ -74,6 +82,7 @@ class Run:
         """Go on after the last whole checkpoint, if there is one."""
         latest = on_main(self.accelerator, self.checkpoints.latest)
         if latest:
+            on_main(self.accelerator, lambda: self.checkpoints.tidy(latest.step))
             self.learner.load(latest.folder)
             self.progress = Progress.read(latest.training / "progress.json")
             logger.info("going on after step %s", f"{self.progress.step:,}")
@@ -180,55 +189,31 @@ class Run:
         on_main(self.accelerator, lambda: write_results(figures, self.folder))
         for name, score in scores.items():
             logger.info("%s: BLEU %.2f, chrF %.2f", name, score.bleu, score.chrf)
-        on_main(self.accelerator, lambda: report(self.folder))
+        on_main(self.accelerator, lambda: write_final_report(self.folder))
 
-    def _read_corpus(self) -> Any:
-        section, folder = self.recipe.corpus, self.folder / "corpus"
-        on_main(self.accelerator, lambda: prepare_training(section, self.tokenizer, folder)[1])
-        return prepare_training(section, self.tokenizer, folder)[0]
+    def _prepare_tokenizer(self) -> Any:
+        """The one that the recipe names, or one learned from the corpus; the main process first."""
+        section, folder = self.recipe.corpus, self.folder / "tokenizer"
+        on_main(self.accelerator, lambda: prepare_tokenizer(section, folder) and None)
+        return prepare_tokenizer(section, folder)
+
+    def _prepare_corpus(self) -> Tokenized:
+        """All pairs as token ids, made by the main process, or by an earlier run."""
+        recipe = self.recipe
+        prepare = partial(
+            prepare_training,
+            recipe.corpus,
+            self.tokenizer,
+            self.folder / "corpus",
+            bpe_dropout=recipe.optimization.bpe_dropout,
+            seed=recipe.seed,
+        )
+        on_main(self.accelerator, lambda: write_corpus_report(prepare().report, self.folder))
+        return prepare()
 
     def _evaluation_on(self, places: tuple[str, ...]) -> Evaluation:
         held_out = read_held_out(self.recipe.corpus, places)
         return Evaluation(held_out, self.tokenizer, self.recipe.evaluation, self.accelerator)
-
-
-def report(folder: Path) -> None:
-    """Write the report, which is no reason to fail: `training/report.py` writes it at any time."""
-    try:
-        page, *_ = write_report(folder)
-        logger.info("the result is in %s, the report in %s", folder / MODEL, page)
-    except (ValueError, OSError) as error:
-        logger.warning("There is no report: %s", error)
-
-
-def build_model(recipe: Recipe, tokenizer: Any) -> VanillaTransformerForConditionalGeneration:
-    """The model of a recipe, for a tokenizer's words."""
-    fields = {"from_paper": "base", "vocab_size": len(tokenizer), **recipe.model}
-    start = tokenizer.pad_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-    config = VanillaTransformerConfig.from_paper(
-        fields.pop("from_paper"),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        decoder_start_token_id=start,
-        **fields,
-    )
-    model = VanillaTransformerForConditionalGeneration(config)
-    section = recipe.evaluation
-    model.generation_config.num_beams = section.num_beams
-    model.generation_config.length_penalty = section.length_penalty
-    return model
-
-
-def claim_folder(folder: Path, recipe: Recipe, resumes: bool) -> None:
-    """Write the recipe into the run's folder, which must not hold another run."""
-    has_run = any((folder / "checkpoints").glob("step-*"))
-    if has_run and not resumes:
-        raise ValueError(
-            f"A new run needs a folder of its own, got {folder} with checkpoints in it: go on with "
-            "--resume, or name another --output."
-        )
-    (folder / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
 
 
 def main(
@@ -246,9 +231,12 @@ def main(
     disable_progress_bar()  # of saving, which is quick
     try:
         recipe = load_recipe(config, tuple(changes or ()))
-        log_with = list(recipe.log.trackers)
-        is_on_cpu = not torch.accelerator.is_available()  # `accelerate launch` would not say so
-        accelerator = Accelerator(cpu=is_on_cpu, log_with=log_with, project_dir=output)
+        refuse_missing(recipe.log.trackers)
+        accelerator = Accelerator(
+            cpu=not torch.accelerator.is_available(),  # `accelerate launch` would not say so
+            log_with=list(recipe.log.trackers) or None,
+            project_dir=output,
+        )
         is_end = run(recipe, output, accelerator, resumes=resume)
     except (ValueError, OSError) as error:
         typer.echo(f"Error: {error}", err=True)
