@@ -24,7 +24,7 @@ WAYS = ("cpu", "fsdp2", "deepspeed-zero2", "deepspeed-zero3")
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "DS_ACCELERATOR": "cpu"}
 RECIPE = """
 corpus: {{train: [{{places: [{0}/train.tsv], weight: 8}}], validation: [{0}/train.tsv],
-  tokenizer: {1}, overlap: keep}}
+  tokenizer: {1}, checks: {{overlap: keep, duplicates: keep}}}}
 model: {{d_model: 16, encoder_layers: 2, decoder_layers: 2, encoder_attention_heads: 2,
   decoder_attention_heads: 2, encoder_ffn_dim: 33, decoder_ffn_dim: 24, dropout: 0.0}}
 batching: {{source_tokens: 120, target_tokens: 120}}
