@@ -1,7 +1,7 @@
 """Weights kept by DeepSpeed: it cuts moments (ZeRO-1), gradients (2) or all (3) over processes.
 
-Stage and offloading come from `accelerate launch`, so from training/launch/deepspeed-*.yaml, all
-else from the recipe. DeepSpeed is a package of its own: `pip install deepspeed`.
+The stage comes from `accelerate launch` (training/launch/deepspeed-zero2.yaml), all else from the
+recipe. DeepSpeed is a package of its own: `pip install deepspeed`.
 """
 
 import copy
@@ -143,7 +143,6 @@ def settings(section: OptimizationSection, dtype: torch.dtype) -> dict[str, Any]
     return {
         "zero_optimization": plugin.deepspeed_config["zero_optimization"],
         "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": False,
         "gradient_clipping": section.max_gradient_norm,
         "bf16": {"enabled": dtype is torch.bfloat16},
         "communication_data_type": "fp32",

@@ -116,7 +116,8 @@ class Learner:
                 "optimization.peak_learning_rate or raise warmup_steps; earlier checkpoints are "
                 "finite and whole."
             )
-        self.weights.ordinary.save_pretrained(folder, state_dict=averages or saved.weights)
+        published = dict(averages or saved.weights)  # a copy: save_pretrained empties it
+        self.weights.ordinary.save_pretrained(folder, state_dict=published)
         if averages:
             save_file(saved.weights, folder / "training" / "weights.safetensors")
         save_state({"steps": saved.steps, **saved.moments}, folder / "training" / "optimizer")
