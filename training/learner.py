@@ -118,7 +118,8 @@ class Learner:
                 "optimization.peak_learning_rate or raise warmup_steps; earlier checkpoints are "
                 "finite and whole."
             )
-        self.weights.ordinary.save_pretrained(folder, state_dict=averages or saved.weights)
+        to_publish = dict(averages or saved.weights)  # a copy: the library empties what it is given
+        self.weights.ordinary.save_pretrained(folder, state_dict=to_publish)
         if averages:
             save_file(saved.weights, folder / "training" / "weights.safetensors")
         save_state({"steps": saved.steps, **saved.moments}, folder / "training" / "optimizer")
