@@ -1,4 +1,4 @@
-"""A step of ours is a step of torch's AdamW on the same loss; and what is saved goes on the same."""
+"""A step of ours is one of torch's AdamW on the same loss; what is saved goes on the same."""
 
 import copy
 import math
