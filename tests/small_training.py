@@ -55,7 +55,7 @@ def prepare_training(folder):
         "train": [{"places": [str(folder / "train.tsv")]}],
         "validation": [str(folder / "validation.tsv")],
         "tests": {"test": [str(folder / "test.tsv")]},
-        "overlap": "keep",
+        "checks": {"overlap": "keep"},
         "tokenizer": str(tokenizer),
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump({"corpus": corpus, **RECIPE}))
@@ -65,7 +65,7 @@ def train(folder, output, *changes, resume=False):
     """Train in this process, neither waiting for a disk nor drawing charts; returns its code."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
-        patch.setattr(training.train, "report", lambda folder: None)
+        patch.setattr(training.train, "write_final_report", lambda folder: None)
         with pytest.raises(SystemExit) as end:
             main(folder / "recipe.yaml", output, resume=resume, changes=list(changes))
     return end.value.code

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from training.model import build_model
 from training.recipe import load_recipe
 from training.schedule import Schedule
-from training.train import build_model
 
 RECIPES = sorted((Path(__file__).parents[1] / "training" / "recipes").glob("*.yaml"))
 PAPER = [path for path in RECIPES if path.name.startswith("wmt14")]

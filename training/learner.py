@@ -66,26 +66,24 @@ class Learner:
                 objective, cross_entropy = loss_of(
                     self.weights.model, piece, target_tokens, self.section.r_drop
                 )
-                self.weights.backward(objective)
+                self.weights.backward(objective, is_last=index + 1 == len(pieces))
             loss += cross_entropy
         return self._update(number, loss, must_stop)
 
     def _update(self, number: int, loss: Tensor, must_stop: bool) -> Outcome:
-        """Let all processes agree on gradients and loss, then take the step if both are finite."""
+        """Take a step with the gradients of all processes; none, if they or the loss are wrong."""
         stops = torch.tensor(float(must_stop), device=loss.device)
-        norm = self.weights.agree([loss, stops])
+        rate = self.schedule.rate(number)
+        norm = float(self.weights.step(rate, [loss, stops]))
         outcome = Outcome(
             loss=float(loss),
-            gradient_norm=float(norm),
-            learning_rate=self.schedule.rate(number),
-            is_finite=math.isfinite(float(loss)) and math.isfinite(float(norm)),
+            gradient_norm=norm,
+            learning_rate=rate,
+            is_finite=math.isfinite(float(loss)) and math.isfinite(norm),
             must_stop=bool(stops > 0),
         )
-        if outcome.is_finite:
-            self.weights.update(outcome.learning_rate, norm)
-            if self.average:
-                self.average.follow(number)
-        self.weights.forget_gradients()
+        if outcome.is_finite and self.average:
+            self.average.follow(number)
         return outcome
 
     def _draw_from(self, number: int, piece: int) -> None:
@@ -118,8 +116,8 @@ class Learner:
                 "optimization.peak_learning_rate or raise warmup_steps; earlier checkpoints are "
                 "finite and whole."
             )
-        to_publish = dict(averages or saved.weights)  # a copy: the library empties what it is given
-        self.weights.ordinary.save_pretrained(folder, state_dict=to_publish)
+        published = dict(averages or saved.weights)  # a copy: save_pretrained empties it
+        self.weights.ordinary.save_pretrained(folder, state_dict=published)
         if averages:
             save_file(saved.weights, folder / "training" / "weights.safetensors")
         save_state({"steps": saved.steps, **saved.moments}, folder / "training" / "optimizer")

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
+from training.deepspeed_weights import PartitionedWeights, PartitionedWorkingCopy
 from training.recipe import OptimizationSection
 from training.sharded_weights import ShardedWeights, ShardedWorkingCopy
 from training.weights import ExactWeights, WorkingCopy
@@ -17,6 +18,8 @@ WAYS: dict[tuple[str, str], type[ExactWeights]] = {
     ("replicated", "bfloat16"): WorkingCopy,
     ("fsdp", "float32"): ShardedWeights,
     ("fsdp", "bfloat16"): ShardedWorkingCopy,
+    ("deepspeed", "float32"): PartitionedWeights,
+    ("deepspeed", "bfloat16"): PartitionedWorkingCopy,
 }
 
 

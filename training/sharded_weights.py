@@ -36,10 +36,10 @@ class ShardedWeights(ExactWeights):
         super().__init__(model, section, accelerator)
         self.ordinary, self.dtype = ordinary, self.computes_in
 
-    def backward(self, objective: Tensor) -> None:
+    def backward(self, objective: Tensor, *, is_last: bool) -> None:
         (objective * self.accelerator.num_processes).backward()  # FSDP averages gradients
 
-    def agree(self, totals: list[Tensor]) -> Tensor:
+    def _agree(self, totals: list[Tensor]) -> Tensor:
         for sharded, exact in zip(self._sharded(), self.exact, strict=True):
             gradient: Any = sharded.grad
             exact.grad = None if gradient is None else gradient.to_local()
@@ -48,18 +48,14 @@ class ShardedWeights(ExactWeights):
         add_up(self.accelerator, [*totals, squared])
         return squared.sqrt()
 
-    def forget_gradients(self) -> None:
-        super().forget_gradients()
+    def _forget_gradients(self) -> None:
+        super()._forget_gradients()
         self.model.zero_grad()
 
     @contextmanager
     def whole_model(self) -> Iterator[Any]:
-        self.ordinary.to(self.accelerator.device, self.dtype)
-        weights = dict(self.ordinary.named_parameters())
-        for name, one in self._each_whole(self.exact):
-            weights[name].data.copy_(one)
-        yield self.ordinary
-        self.ordinary.to("cpu", torch.float32)
+        with self.filled(self._each_whole(self.exact)) as model:
+            yield model
 
     def whole(self, parts: list[Tensor]) -> Named:
         # All of them put every tensor together, and one keeps it.

@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,31 +17,39 @@ import typer
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from tqdm.contrib.logging import logging_redirect_tqdm
-from transformers import AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from training.batching import Batches
 from training.checkpoints import Checkpoints
-from training.corpus import prepare_training, read_held_out
-from training.evaluation import Evaluation, Score, decoding
+from training.corpus import Tokenized, prepare_training, read_held_out
+from training.corpus_tokenizer import prepare_tokenizer
+from training.evaluation import Evaluation, Score
 from training.failures import explain
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
+from training.model import build_model
 from training.processes import MainProcessError, on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
-from training.report import write_report
-from training.reporter import Reporter
-from training.result import MODEL, write_model, write_results
+from training.reporter import Reporter, refuse_missing
 from training.resuming import compare_recipes, compare_texts, digest_of_texts
-from training.run_lock import RunLock
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from training.run_folder import (
+    MODEL,
+    claim_folder,
+    write_corpus_report,
+    write_final_report,
+    write_model,
+    write_recipe,
+    write_results,
+)
+from training.run_record import RECIPE
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.steady_memory import keep_few_products
 
 logger = logging.getLogger("training")
 
 MOST_SKIPPED_IN_A_ROW = 10
-RECIPE = "recipe.yaml"
 BYTES_A_WEIGHT = 12  # float32 weights and the optimizer's two moments
 
 
@@ -49,8 +58,8 @@ class Run:
 
     def __init__(self, recipe: Recipe, folder: Path, accelerator: Accelerator) -> None:
         self.recipe, self.folder, self.accelerator = recipe, folder, accelerator
-        self.tokenizer = read_tokenizer(recipe.corpus.tokenizer)
-        corpus = self._read_corpus()
+        self.tokenizer = self._prepare_tokenizer()
+        corpus = self._prepare_corpus()
         self.batches = Batches(
             corpus.source_lengths,
             corpus.target_lengths,
@@ -169,7 +178,7 @@ class Run:
         """All that a resumed run needs, in a folder that `from_pretrained` loads."""
         self.learner.save(folder, collected)
         self.tokenizer.save_pretrained(folder)
-        (folder / RECIPE).write_text(self.recipe.to_yaml(), encoding="utf-8")
+        write_recipe(self.recipe, folder)
         self.progress.write(folder / "training" / "progress.json")
 
     def finish(self) -> None:
@@ -188,75 +197,31 @@ class Run:
         on_main(self.accelerator, lambda: write_results(figures, self.folder))
         for name, score in scores.items():
             logger.info("%s: BLEU %.2f, chrF %.2f", name, score.bleu, score.chrf)
-        on_main(self.accelerator, lambda: report(self.folder))
+        on_main(self.accelerator, lambda: write_final_report(self.folder))
 
-    def _read_corpus(self) -> Any:
-        section, folder = self.recipe.corpus, self.folder / "corpus"
-        on_main(self.accelerator, lambda: prepare_training(section, self.tokenizer, folder)[1])
-        return prepare_training(section, self.tokenizer, folder)[0]
+    def _prepare_tokenizer(self) -> Any:
+        """The one that the recipe names, or one learned from the corpus; the main process first."""
+        section, folder = self.recipe.corpus, self.folder / "tokenizer"
+        on_main(self.accelerator, lambda: prepare_tokenizer(section, folder) and None)
+        return prepare_tokenizer(section, folder)
+
+    def _prepare_corpus(self) -> Tokenized:
+        """All pairs as token ids, made by the main process, or by an earlier run."""
+        recipe = self.recipe
+        prepare = partial(
+            prepare_training,
+            recipe.corpus,
+            self.tokenizer,
+            self.folder / "corpus",
+            bpe_dropout=recipe.optimization.bpe_dropout,
+            seed=recipe.seed,
+        )
+        on_main(self.accelerator, lambda: write_corpus_report(prepare().report, self.folder))
+        return prepare()
 
     def _evaluation_on(self, places: tuple[str, ...]) -> Evaluation:
         held_out = read_held_out(self.recipe.corpus, places)
         return Evaluation(held_out, self.tokenizer, self.recipe.evaluation, self.accelerator)
-
-
-def report(folder: Path) -> None:
-    """Write the report, which is no reason to fail: `training/report.py` writes it at any time."""
-    try:
-        page, *_ = write_report(folder)
-        logger.info("the result is in %s, the report in %s", folder / MODEL, page)
-    except (ValueError, OSError) as error:
-        logger.warning("There is no report: %s", error)
-
-
-def build_model(recipe: Recipe, tokenizer: Any) -> VanillaTransformerForConditionalGeneration:
-    """The model of a recipe, for a tokenizer's words."""
-    fields = {"from_paper": "base", "vocab_size": len(tokenizer), **recipe.model}
-    if fields["vocab_size"] < len(tokenizer):
-        raise ValueError(
-            f"model.vocab_size must be at least {len(tokenizer):,}, the words of the tokenizer "
-            f"{recipe.corpus.tokenizer}, got {fields['vocab_size']:,}: leave it out."
-        )
-    if tokenizer.pad_token_id is None or tokenizer.eos_token_id is None:
-        raise ValueError(
-            f"A tokenizer must have words for padding and for the end, got {tokenizer.pad_token!r} "
-            f"and {tokenizer.eos_token!r} in {recipe.corpus.tokenizer}: make one with "
-            "`python -m tokenizer.train`."
-        )
-    start = tokenizer.pad_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-    config = VanillaTransformerConfig.from_paper(
-        fields.pop("from_paper"),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        decoder_start_token_id=start,
-        **fields,
-    )
-    model = VanillaTransformerForConditionalGeneration(config)
-    model.generation_config.update(**decoding(recipe.evaluation))
-    return model
-
-
-def read_tokenizer(place: str) -> Any:
-    """The tokenizer that a recipe names."""
-    try:
-        return AutoTokenizer.from_pretrained(place)
-    except (ValueError, OSError) as error:
-        raise ValueError(
-            f"corpus.tokenizer must be the folder of a tokenizer or its name on the Hub, got "
-            f"{place!r}: {error}"
-        ) from error
-
-
-def claim_folder(folder: Path, resumes: bool, held: ExitStack) -> None:
-    """Lock the run's folder, which must not hold another run."""
-    held.enter_context(RunLock(folder))
-    has_run = any((folder / "checkpoints").glob("step-*"))
-    if has_run and not resumes:
-        raise ValueError(
-            f"A new run needs a folder of its own, got {folder} with checkpoints in it: go on with "
-            "--resume, or name another --output."
-        )
 
 
 def main(
@@ -272,11 +237,15 @@ def main(
     """Train a model by a recipe."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     disable_progress_bar()  # of saving, which is quick
+    keep_few_products()  # batches have hundreds of shapes
     try:
         recipe = load_recipe(config, tuple(changes or ()))
-        log_with = list(recipe.log.trackers) or None
-        is_on_cpu = not torch.accelerator.is_available()  # `accelerate launch` would not say so
-        accelerator = Accelerator(cpu=is_on_cpu, log_with=log_with, project_dir=output)
+        refuse_missing(recipe.log.trackers)
+        accelerator = Accelerator(
+            cpu=not torch.accelerator.is_available(),  # `accelerate launch` would not say so
+            log_with=list(recipe.log.trackers) or None,
+            project_dir=output,
+        )
         if not accelerator.is_main_process:
             logging.getLogger().setLevel(logging.WARNING)
         is_end = run(recipe, output, accelerator, resumes=resume)
@@ -297,7 +266,7 @@ def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -
         one = Run(recipe, folder, accelerator)
         if resumes:
             one.resume()
-        on_main(accelerator, lambda: (folder / RECIPE).write_text(recipe.to_yaml(), "utf-8"))
+        on_main(accelerator, lambda: write_recipe(recipe, folder))
         try:
             is_end = one.train(interruption)
             if is_end:

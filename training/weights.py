@@ -8,7 +8,7 @@ What they collect is the same, whole tensors by name: a run may go on in another
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -44,19 +44,33 @@ class ExactWeights:
         self.names = [name for name, one in model.named_parameters() if one.requires_grad]
         self.exact = self._trained_here()
         self.optimizer = make_optimizer(self.exact, section)
+        for one in self.exact:  # there is something to save before the first step
+            self.optimizer.state[one] = no_moments(one)
 
-    def backward(self, objective: Tensor) -> None:
-        """Add the gradients of an objective to those of the exact weights."""
+    def backward(self, objective: Tensor, *, is_last: bool) -> None:
+        """Add the gradients of an objective to those of the exact weights.
+
+        It is the last one before a step, or not.
+        """
         objective.backward()
 
-    def agree(self, totals: list[Tensor]) -> Tensor:
-        """Add up some numbers, and the gradients, over all processes; returns the latter's norm."""
+    def step(self, rate: float, totals: list[Tensor]) -> Tensor:
+        """Add up some numbers, and the gradients, over all processes; returns the latter's norm.
+
+        A step is taken if all of these are finite.
+        """
+        norm = self._agree(totals)
+        if bool(torch.stack([*totals, norm]).isfinite().all()):
+            self._update(rate, norm)
+        self._forget_gradients()
+        return norm
+
+    def _agree(self, totals: list[Tensor]) -> Tensor:
         gradients = [one.grad for one in self.exact if one.grad is not None]
         add_up(self.accelerator, [*totals, *gradients])
         return torch.nn.utils.get_total_norm(gradients)
 
-    def update(self, rate: float, norm: Tensor) -> None:
-        """Take a step along the gradients that all agreed on."""
+    def _update(self, rate: float, norm: Tensor) -> None:
         if most := self.section.max_gradient_norm:
             torch.nn.utils.clip_grads_with_norm_(self.exact, most, norm)
         for group in self.optimizer.param_groups:
@@ -64,12 +78,12 @@ class ExactWeights:
         self.optimizer.step()
         self.spread()
 
-    def spread(self) -> None:
-        """After the exact weights changed: the model computes with what they are now."""
-
-    def forget_gradients(self) -> None:
+    def _forget_gradients(self) -> None:
         for one in self.exact:
             one.grad = None
+
+    def spread(self) -> None:
+        """After the exact weights changed: the model computes with what they are now."""
 
     @contextmanager
     def whole_model(self) -> Iterator[Any]:
@@ -91,6 +105,16 @@ class ExactWeights:
         for one in self.exact:
             self.optimizer.state[one]["step"].fill_(saved.steps)
         self.spread()
+
+    @contextmanager
+    def filled(self, whole: Iterable[tuple[str, Tensor]]) -> Iterator[Any]:
+        """The ordinary model for a while with these weights, where and as the others compute."""
+        self.ordinary.to(self.accelerator.device, self.dtype)
+        weights = dict(self.ordinary.named_parameters())
+        for name, one in whole:
+            weights[name].data.copy_(one)
+        yield self.ordinary
+        self.ordinary.to("cpu", torch.float32)
 
     def whole(self, parts: list[Tensor]) -> Named:
         """Tensors that lie like the exact weights, whole and by name."""
@@ -116,7 +140,7 @@ class WorkingCopy(ExactWeights):
         self.model = copy.deepcopy(model).to(self.dtype)
         self.working = [one for one in self.model.parameters() if one.requires_grad]
 
-    def backward(self, objective: Tensor) -> None:
+    def backward(self, objective: Tensor, *, is_last: bool) -> None:
         objective.backward()
         self._gather()
 
@@ -137,8 +161,8 @@ class WorkingCopy(ExactWeights):
 
 
 def make_optimizer(weights: list[Tensor], section: OptimizationSection) -> torch.optim.AdamW:
-    """Adam with its moments in place, so that it can be saved before its first step."""
-    optimizer = torch.optim.AdamW(
+    """Adam as the recipe wants it; its rate comes with every step."""
+    return torch.optim.AdamW(
         weights,
         lr=0.0,
         betas=(section.beta1, section.beta2),
@@ -146,7 +170,9 @@ def make_optimizer(weights: list[Tensor], section: OptimizationSection) -> torch
         weight_decay=section.weight_decay,
         fused=True,
     )
-    for one in weights:
-        moments = {key: torch.zeros_like(one) for key in MOMENTS}
-        optimizer.state[one] = {"step": torch.zeros((), device=one.device), **moments}
-    return optimizer
+
+
+def no_moments(weight: Tensor) -> Named:
+    """What Adam remembers before its first step."""
+    moments = {key: torch.zeros_like(weight) for key in MOMENTS}
+    return {"step": torch.zeros((), device=weight.device), **moments}

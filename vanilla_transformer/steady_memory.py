@@ -1,4 +1,4 @@
-"""Keeps a process that translates for hours at the memory it had after its first minutes.
+"""Keeps a process that trains or translates for hours at the memory it had after its first minutes.
 
 Two things grow otherwise. oneDNN keeps 1,024 compiled products, and PyTorch as many of its own, one
 for each shape of rows: hundreds of megabytes. And between them the allocator's freed memory lies in
