@@ -26,6 +26,7 @@ class Score:
     loss: float  # cross-entropy of a target token, not smoothed
     bleu: float
     chrf: float
+    exact: float  # percent of translations that are their references
     bleu_signature: str
     chrf_signature: str
     translations: list[str]
@@ -43,7 +44,7 @@ class Score:
         return {
             "loss": self.loss,
             "perplexity": self.perplexity,
-            **{name: getattr(self, name) for name in ("bleu", "chrf")},
+            **{name: getattr(self, name) for name in ("bleu", "chrf", "exact")},
             **{name: getattr(self, name) for name in ("bleu_signature", "chrf_signature")},
         }
 
@@ -131,4 +132,6 @@ class Evaluation:
         metric = TranslationMetric(self.section.tokenize, keep_in_memory=True)
         references = [target for _, target in self.pairs]
         figures = metric.compute(predictions=translations, references=references)
-        return Score(loss=loss, translations=translations, **figures)
+        equal = sum(map(str.__eq__, translations, references))
+        exact = 100 * equal / len(references)
+        return Score(loss=loss, exact=exact, translations=translations, **figures)

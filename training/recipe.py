@@ -128,7 +128,7 @@ class EvaluationSection:
     num_beams: int = 4
     length_penalty: float = 0.6
     tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
-    best_by: Literal["loss", "bleu", "chrf"] = "loss"
+    best_by: Literal["loss", "bleu", "chrf", "exact"] = "loss"
     patience: int = 0  # evaluations without anything better after which to stop; 0: never
     batch_tokens: int = 4096
     samples: int = 5  # translations shown in the report

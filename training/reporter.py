@@ -93,9 +93,9 @@ class Reporter:
             return
         self.bleu = score.bleu
         logger.info(
-            "step %s: loss %.3f, perplexity %.2f, BLEU %.2f, chrF %.2f on validation",
+            "step %s, validation: loss %.3f, perplexity %.2f, BLEU %.2f, chrF %.2f, %.1f %% exact",
             f"{progress.step:,}",
-            *(score.loss, score.perplexity, score.bleu, score.chrf),
+            *(score.loss, score.perplexity, score.bleu, score.chrf, score.exact),
         )
         self._tell("evaluation", progress.step, score.figures(), **more)
 

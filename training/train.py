@@ -196,7 +196,8 @@ class Run:
         self.reporter.result(self.progress, averaged, figures)
         on_main(self.accelerator, lambda: write_results(figures, self.folder))
         for name, score in scores.items():
-            logger.info("%s: BLEU %.2f, chrF %.2f", name, score.bleu, score.chrf)
+            told = name, score.bleu, score.chrf, score.exact
+            logger.info("%s: BLEU %.2f, chrF %.2f, %.2f %% exact", *told)
         on_main(self.accelerator, lambda: write_final_report(self.folder))
 
     def _prepare_tokenizer(self) -> Any:
