@@ -1,13 +1,19 @@
 """What goes wrong is told in one line, with a way out, and leaves earlier checkpoints whole."""
 
+import ast
 import math
 import multiprocessing
 import os
 import re
 import signal
+import socket
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
+from scripts.fresh_process import REPOSITORY
 from small_training import lines_in_log, small_recipe, steps_in_log, train, weights_at
 
 from training import learner
@@ -344,3 +350,100 @@ def test_texts_that_changed_since_the_run_began_are_refused(
 
     assert "training pairs" in told
     assert "another --output" in told
+
+
+# On disks and with processes of their own
+
+
+def launched(folder, output, *changes, **environment):
+    """Train in another process, which is not waited for."""
+    command = [sys.executable, "-m", "training.train", "--config", str(folder / "recipe.yaml")]
+    command += ["--output", str(output), *(part for one in changes for part in ("--set", one))]
+    ours = {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.Popen(
+        command, env={**os.environ, **ours, **environment}, stderr=subprocess.PIPE, text=True
+    )
+
+
+def line_of(errors):
+    assert "Traceback" not in errors
+    (told,) = [line for line in errors.splitlines() if "Error: " in line]
+    return told
+
+
+@pytest.mark.slow
+def test_who_outlives_another_process_of_its_run_says_so(small_training, tmp_path):
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    main, other = (
+        launched(
+            small_training,
+            tmp_path / "run",
+            "optimization.max_steps=10000",
+            **shared,
+            RANK=str(rank),
+            LOCAL_RANK=str(rank),
+            ACCELERATE_USE_CPU="true",
+        )
+        for rank in range(2)
+    )
+    while not any((tmp_path / "run" / "checkpoints").glob("step-*")):
+        time.sleep(0.05)
+    other.kill()
+    _, errors = main.communicate(timeout=120)
+    other.communicate()
+
+    assert main.returncode == 1
+    assert "All processes of a run must live as long as it" in line_of(errors)
+    assert "--resume" in line_of(errors)
+    folders = list((tmp_path / "run" / "checkpoints").glob("step-*"))
+    assert not any(find_damage(folder) for folder in folders)
+
+
+def on_disk_of_its_own(tmp_path, option, size, folder):
+    """Train on a small disk; gives what was told and what there is then."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size={size} none {disk}"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True).returncode:
+        pytest.skip("this machine lets us mount nothing")
+    (tmp_path / "look.py").write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from training.checkpoint_files import find_damage\n"
+        "found = sorted(Path(sys.argv[1]).glob('run/checkpoints/*'))\n"
+        "sys.stdout.write(repr([(path.name, find_damage(path)) for path in found]))\n"
+    )
+    train = f"{sys.executable} -m training.train --config {folder / 'recipe.yaml'}"
+    train += f" --output {disk}/run --set checkpoints.keep_last=8"
+    commands = [mount, "true" if not option else f"mount -o remount,{option} {disk}"]
+    commands += [f"{train}; code=$?; {sys.executable} {tmp_path}/look.py {disk}; exit $code"]
+    ours = {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    finished = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", " && ".join(commands)],
+        env={**os.environ, **ours},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 1
+    return line_of(finished.stderr), finished.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["1500k", "2m", "3m"])
+def test_on_a_full_disk_earlier_checkpoints_are_whole(size, small_training, tmp_path):
+    told, left = on_disk_of_its_own(tmp_path, "", size, small_training)
+
+    assert "--resume" in told
+    assert re.search(r"disk space|No space left", told)
+    found = ast.literal_eval(left)
+    assert [name for name, damages in found if not damages] == [name for name, _ in found] != []
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_only_read_is_refused(small_training, tmp_path):
+    told, _ = on_disk_of_its_own(tmp_path, "ro", "1m", small_training)
+
+    assert "must be a folder we may write to" in told

@@ -122,6 +122,19 @@ def remove(path):
     path.unlink()
 
 
+def test_looking_telling_and_saving_at_other_steps_changes_nothing_learned(
+    small_training, uninterrupted, tmp_path
+):
+    changes = ["evaluation.every_steps=5", "log.every_steps=7", "checkpoints.every_steps=4"]
+    assert train(small_training, tmp_path, *changes, "batching.workers=1") == 0
+
+    whole, other = (
+        {name: one for name, one in weights_of(run).items() if name.startswith("checkpoints")}
+        for run in (uninterrupted, tmp_path)
+    )
+    assert other == whole
+
+
 @pytest.fixture(scope="module")
 def interrupted(small_training, tmp_path_factory):
     """A run that was stopped at step 13: it has checkpoints of the steps 9, 12 and 13."""
@@ -174,7 +187,12 @@ def test_killed_at_20_random_moments_a_run_ends_the_same(
     processes, accumulation, workers, small_training, tmp_path
 ):
     """Without workers or with: the uninterrupted run has none."""
-    changes = ["optimization.max_steps=48", f"batching.accumulation={accumulation}"]
+    changes = [
+        "optimization.max_steps=48",
+        "optimization.ema_decay=0.9",
+        "optimization.bpe_dropout=0.1",
+        f"batching.accumulation={accumulation}",
+    ]
     whole, _ = die_repeatedly(small_training, tmp_path, [], *changes, processes=processes)
     whole = whole.rename(tmp_path / "whole")
     changes.append(f"batching.workers={workers}")
