@@ -1,4 +1,4 @@
-"""The recipe without files learns to write numbers in German: all of it, from text to translation."""
+"""The recipe without files learns to write numbers in German, from text to translation."""
 
 import json
 import subprocess
