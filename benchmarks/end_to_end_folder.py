@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import AutoTokenizer
 
 from benchmarks.end_to_end_task import LANGUAGES, Prepared, Task, packed_texts
@@ -35,11 +36,11 @@ def prepare(data: Path, folder: Path, vocabulary_size: int) -> Prepared:
         (folder / name).write_bytes(gzip.decompress((data / packed).read_bytes()))
     text = [str(folder / f"train.{language}") for language in LANGUAGES]
     make_bundle(text, folder / "tokenizer", Options(vocabulary_size=vocabulary_size))
-    task = Task(vocabulary_size, 0, 0, 0, 0, 0)
-    corpus = read_corpus(folder, recipe_for(folder, task, "fp32"))
+    recipe = recipe_for(folder, Task(vocabulary_size, 0, 0, 0, 0, 0), "fp32")
     tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    corpus = prepare_training(recipe.corpus, tokenizer, folder / "corpus")
     _write_pairs(corpus, len(tokenizer), folder)
-    batches = batches_of(corpus, recipe_for(folder, task, "fp32"))
+    batches = batches_of(corpus, recipe)
     count = len(batches.epoch(1))
     return Prepared(
         len(tokenizer),
@@ -77,12 +78,6 @@ def recipe_for(folder: Path, task: Task, precision: str) -> Recipe:
     )
 
 
-def read_corpus(folder: Path, recipe: Recipe) -> Tokenized:
-    """Read the training pairs, tokenized once."""
-    tokenizer = AutoTokenizer.from_pretrained(recipe.corpus.tokenizer)
-    return prepare_training(recipe.corpus, tokenizer, folder / "corpus")[0]
-
-
 def batches_of(corpus: Tokenized, recipe: Recipe) -> Batches:
     """Cut the pairs into batches, as the recipe says."""
     return Batches(
@@ -111,7 +106,8 @@ def _model_fields(task: Task) -> dict[str, Any]:
 
 def _write_pairs(corpus: Tokenized, vocabulary_size: int, folder: Path) -> None:
     """Write ids with, and words without, the end of each sentence."""
-    sides = {side: list(corpus.rows[side]) for side in ("source", "target")}
+    pairs = corpus.pairs(np.arange(len(corpus)), epoch=0)
+    sides = dict(zip(("source", "target"), map(list, zip(*pairs, strict=True)), strict=True))
     (folder / "pairs.json").write_text(json.dumps(sides), encoding="utf-8")
     for side, sentences in sides.items():
         lines = [" ".join(f"w{word}" for word in sentence[:-1]) for sentence in sentences]

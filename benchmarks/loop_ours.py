@@ -17,6 +17,7 @@ from training.interruption import Interruption
 from training.learner import Outcome
 from training.loader import Work
 from training.train import Run
+from vanilla_transformer.steady_memory import keep_few_products, keep_freed_memory
 
 
 class LearningTime:
@@ -55,6 +56,8 @@ def main() -> None:
     folder, task, settings = read_request()
     torch.set_num_threads(1)
     logging.disable()
+    keep_few_products()
+    keep_freed_memory()
     recipe = recipe_for(folder, task, settings["precision"])
     run = ToldRun(recipe, Path(mkdtemp(dir=folder)), Accelerator(cpu=True))
     run.listen(Turns())

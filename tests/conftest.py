@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, register_random, settings
 from scripts.toy_translation import make_tokenizer
+from small_training import prepare_training
 from torch.nn.utils.rnn import pad_sequence
 from toy_models import build_models
 from transformers import AutoTokenizer, pipeline
@@ -152,6 +153,14 @@ def way(request, monkeypatch):
     for name, pairs in WAYS[request.param].items():
         monkeypatch.setattr(attention_plan, name, pairs)
     return request.param
+
+
+@pytest.fixture(scope="session")
+def small_training(tmp_path_factory):
+    """The folder of a small training run's recipe, texts and tokenizer."""
+    folder = tmp_path_factory.mktemp("training")
+    prepare_training(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -174,6 +174,27 @@ def test_what_is_no_utf8_is_refused_with_file_and_byte_offset(content, place, su
     assert place in str(refusal.value)
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {"a.en": b"one\ntwo\nthree\n", "a.de": b"eins\nzw\xf6lf\ndrei\n"},
+        {"a.tsv": b"one\teins\ntwo\tzw\xf6lf\nthree\tdrei\n"},
+        {
+            "a.jsonl": b'{"en": "one", "de": "eins"}\n{"en": "two", "de": "zw\xf6lf"}\n'
+            b'{"en": "three", "de": "drei"}\n'
+        },
+    ],
+    ids=lambda lines: next(iter(lines)),
+)
+def test_lines_that_are_no_utf8_are_left_out_if_asked(lines, suffix, tmp_path):
+    places = [write(tmp_path / f"{name}{suffix}", content) for name, content in lines.items()]
+    (corpus,) = find_corpora(places, LANGUAGES, skips_undecodable=True)
+
+    assert list(corpus) == [("one", "eins"), ("three", "drei")]
+    assert corpus.skipped.describe() == ["1 with invalid UTF-8 (row 2)"]
+
+
 @pytest.mark.parametrize("name", ["a.tsv", "a.jsonl", "a.jsonl.gz"])
 def test_an_empty_file_is_refused(name, tmp_path):
     with pytest.raises(ValueError, match=f"{name} is empty"):
@@ -205,6 +226,18 @@ def test_a_saved_dataset_without_a_train_split_is_refused(tmp_path):
 
     with pytest.raises(ValueError, match="split named train, got validation, test"):
         read(tmp_path / "saved")
+
+
+def test_another_split_is_named_last(tmp_path):
+    rows = datasets.Dataset.from_list(ROWS)
+    splits = datasets.DatasetDict({"train": rows, "validation": rows.select([1])})
+    splits.save_to_disk(tmp_path / "saved")
+    make_folder_of_files(tmp_path)
+
+    assert read(f"{tmp_path / 'saved'}::validation") == PAIRS[1:2]
+    assert read(f"{tmp_path / 'files'}::train") == PAIRS
+    with pytest.raises(ValueError, match="split named test, got train, validation"):
+        read(f"{tmp_path / 'saved'}::test")
 
 
 def test_a_missing_file_is_refused(tmp_path):

@@ -239,3 +239,21 @@ def test_predictions_are_the_logits_of_every_batch_side_by_side(tmp_path):
     is_word = batch["labels"].numpy() != IGNORED
     np.testing.assert_array_equal(prediction.label_ids, batch["labels"])
     np.testing.assert_allclose(prediction.predictions[0][is_word], logits[is_word], atol=1e-4)
+
+
+def test_evaluations_of_the_trainer_never_cut_later_translations(tmp_path):
+    """The trainer leaves the library's default of 20 tokens in the model's settings."""
+    model = make_model()
+    torch.nn.init.zeros_(model.get_input_embeddings().weight[TOKENIZER.eos_token_id])  # no end
+    source = torch.full((1, 30), 5)
+    before = model.eval().generate(source, num_beams=1)
+    trainer = Seq2SeqTrainer(
+        model=model,
+        args=Seq2SeqTrainingArguments(tmp_path, predict_with_generate=True, **ON_CPU),
+        data_collator=make_collator(TOKENIZER, model),
+    )
+
+    trainer.predict(FEW[:2])
+
+    assert before.shape[1] > 20
+    assert model.generate(source, num_beams=1).equal(before)

@@ -87,7 +87,7 @@ def test_processes_share_a_batch_without_a_rest(pairs, processes, accumulation):
 
 
 def test_what_fits_no_batch_is_refused():
-    with pytest.raises(ValueError, match="room for the longest pair.*up to 41 and 3"):
+    with pytest.raises(ValueError, match=r"room for the longest pair.*up to 41 and 3"):
         batches_of([(41, 3)])
     with pytest.raises(ValueError, match="at least one pair, got none"):
         Batches(np.array([]), np.array([]), source_tokens=9, target_tokens=9, seed=1)

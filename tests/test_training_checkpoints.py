@@ -208,6 +208,17 @@ def test_every_process_writes_its_share(run):
     assert is_as_written(run.latest())
 
 
+def test_what_a_killed_run_was_about_to_delete_is_deleted(run):
+    save(run, 1, 2)
+    shutil.copytree(run.folder / "step-00000001", run.folder / ".removed-step-00000003")
+    shutil.copytree(run.folder / "step-00000001", run.folder / ".staged-step-00000003")
+    run.keep_last = 1
+
+    run.tidy(2)
+
+    assert names(run) == {"step-00000002"}
+
+
 @pytest.mark.parametrize(
     "error", [OSError(28, "No space left"), RuntimeError(), KeyboardInterrupt()]
 )

@@ -16,12 +16,12 @@ import os, sys, time
 from pathlib import Path
 from training.run_lock import RunLock
 with RunLock(Path(sys.argv[1])):
-    if sys.argv[2:] and not os.fork():  # a data worker, which outlives its parent
+    is_worker = sys.argv[2:] and not os.fork()  # a data worker, which outlives its parent
+    if is_worker or not sys.argv[2:]:  # a worker that writes has let go of the lock
+        os.write(1, b"held")
+    if is_worker:
         os.close(1)
-        time.sleep(20)
-        os._exit(0)
-    os.write(1, b"held")
-    time.sleep(20)
+    time.sleep(600)
 """
 
 

@@ -1,5 +1,7 @@
 """The paper's formula, and a line to zero at the end."""
 
+import itertools
+
 import pytest
 
 from training.recipe import OptimizationSection
@@ -25,7 +27,7 @@ def test_the_peak_comes_after_the_warm_up():
 def test_the_cool_down_is_a_line_to_almost_nothing():
     schedule = Schedule(peak=1.0, warmup_steps=10, max_steps=100, cooldown_steps=40)
     rates = [schedule.rate(step) for step in range(60, 101)]
-    steps = [before - after for before, after in zip(rates, rates[1:], strict=False)]
+    steps = [before - after for before, after in itertools.pairwise(rates)]
 
     assert rates[0] == Schedule(1.0, 10, 100).rate(60)
     assert steps == pytest.approx([rates[0] / 41] * 40)

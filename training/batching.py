@@ -4,13 +4,15 @@ The order is a function of seed and epoch, and a step's batch is the same howeve
 share it: each takes its part, and accumulation cuts that once more. So a run can go on anywhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Batches:
         return [*batches, pairs[start:]]
 
 
-def part_of(batch: Indices, rank: int, processes: int, accumulation: int) -> list[Indices]:
+def part_of(batch: Sequence[T], rank: int, processes: int, accumulation: int) -> list[Sequence[T]]:
     """What one process learns of a batch, in as many pieces as it accumulates.
 
     Pairs are dealt in turn, so that all pieces are alike; small batches leave some empty.

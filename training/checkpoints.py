@@ -132,6 +132,10 @@ class Checkpoints:
         """Give up a staged checkpoint."""
         shutil.rmtree(self.staged(step), ignore_errors=True)  # or else the next one deletes it
 
+    def tidy(self, step: int) -> None:
+        """Delete what a run was about to delete when it was killed, after this step."""
+        self._rotate(step)
+
     def latest(self) -> Checkpoint | None:
         """The last checkpoint that is whole; a warning names the damage of later ones.
 

@@ -1,218 +1,234 @@
 """Parallel text becomes numbers once: read, checked, tokenized, and kept as memory-mapped Arrow.
 
-What is kept has a name made of all that it depends on: the files, the tokenizer, the options. Pairs
-that look wrong are left out or refused, as the recipe says, and every reason is counted.
+What is kept has a name made of all that it depends on: the files, the tokenizer, the options. So a
+later run finds it, and a changed file is read anew.
 """
 
 import hashlib
 import json
-import os
-from collections import Counter
+import logging
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
-from datasets.arrow_writer import ArrowWriter
+from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from training.batching import Indices
-from training.recipe import CorpusSection, TrainingCorpus
-from vanilla_transformer.parallel_text import Corpus, Pair, find_corpora
+from training.bpe_dropout import WordDropout
+from training.corpus_checks import Checks
+from training.corpus_report import CorpusReport
+from training.corpus_store import TokenFile, TokenWriter
+from training.number_words import PREFIX, number_corpus
+from training.recipe import CorpusSection
+from training.whole_folder import make_once
+from vanilla_transformer import parallel_text
+from vanilla_transformer.parallel_text import Corpus, Pair, Row
 
-AT_ONCE = 1_000  # pairs given to the tokenizer
-FORMAT = 1  # of what is kept; a higher number makes old files anew
+PAIRS_AT_ONCE = 1_000  # given to the tokenizer
+FORMAT = 1  # of what is kept; a higher number makes it anew, as changed built-in numbers must
+TOKENS, REPORT = "pairs.arrow", "report.json"
+MOST_UNKNOWN = 0.5  # of the first tokens; beyond, the tokenizer is one of other languages
+
+Sentences = tuple[list[int], ...]  # ids of source and target, with BPE dropout their words' sizes
+
+logger = logging.getLogger(__name__)
 
 
-@dataclass
 class Tokenized:
-    """Pairs of token ids on disk, their lengths in memory."""
+    """Training pairs: their token ids on disk, their lengths in memory."""
 
-    rows: Dataset
-    source_lengths: Indices
-    target_lengths: Indices
-    weights: np.ndarray[Any, np.dtype[np.float64]] | None = None
+    def __init__(
+        self, folder: Path, weights: list[float], dropout: WordDropout | None = None
+    ) -> None:
+        self.report = CorpusReport.load(folder / REPORT)
+        self.tokens, self.dropout = TokenFile(folder / TOKENS), dropout
+        self.source_lengths = self.tokens.lengths("source")
+        self.target_lengths = self.tokens.lengths("target")
+        if len(self) != self.report.pairs:
+            raise ValueError(
+                f"{folder} must hold {self.report.pairs:,} pairs, got {len(self):,}: delete it, "
+                "and it is made anew."
+            )
+        self.weights: NDArray[np.float64] | None = None
+        if any(weight != 1 for weight in weights):
+            self.weights = np.repeat(weights, [one.pairs for one in self.report.corpora])
 
-    def pairs(self, indices: Indices, epoch: int = 0) -> list[tuple[list[int], list[int]]]:
-        """The token ids of some pairs."""
-        found = self.rows[indices]
-        return list(zip(found["source"], found["target"], strict=True))
+    def pairs(self, indices: NDArray[np.int64], epoch: int) -> list[tuple[list[int], list[int]]]:
+        """The token ids of some pairs; with BPE dropout, as they are split in an epoch."""
+        columns = [self.tokens.rows(indices, name) for name in self.tokens.columns]
+        if self.dropout is None:
+            return list(zip(*columns[:2], strict=True))
+        found = []
+        rows = zip(indices.tolist(), *columns, strict=True)
+        for index, source, target, source_words, target_words in rows:
+            draw = self.dropout.draw(epoch, index)
+            split_source = self.dropout.split(source, source_words, draw)
+            found.append((split_source, self.dropout.split(target, target_words, draw)))
+        return found
 
     def __len__(self) -> int:
         return len(self.source_lengths)
 
 
-class Suspicion:
-    """Decides which pairs are left out, and counts why."""
-
-    def __init__(self, section: CorpusSection, held_out: list[Pair]) -> None:
-        self.section, self.counts = section, Counter[str]()
-        self.held_out = {_key(text) for pair in held_out for text in pair}
-        self.seen: set[int] = set()
-
-    def of_text(self, pair: Pair) -> str:
-        """Why a pair of texts looks wrong: "" if it does not."""
-        if self.section.overlap != "keep" and any(_key(text) in self.held_out for text in pair):
-            return self._judge("overlap", "a side that validation or test has")
-        if self.section.duplicates != "keep":
-            key = _key("\n".join(pair))
-            if key in self.seen:
-                return self._judge("duplicates", "the same text as an earlier pair")
-            self.seen.add(key)
-        return ""
-
-    def of_tokens(self, source: list[int], target: list[int]) -> str:
-        """Why a pair of token lists looks wrong."""
-        shorter, longer = sorted((len(source), len(target)))
-        if longer > self.section.max_length:
-            return self._count(f"more than {self.section.max_length} tokens on a side")
-        if longer > self.section.max_length_ratio * shorter:
-            ratio = self.section.max_length_ratio
-            return self._count(f"a side more than {ratio:g} times as long as the other")
-        return ""
-
-    def _judge(self, policy: str, fault: str) -> str:
-        if getattr(self.section, policy) == "refuse":
-            raise ValueError(
-                f"corpus.{policy} is 'refuse', and a training pair has {fault}: clean the corpus, "
-                f"or set corpus.{policy} to 'drop' or 'keep'."
-            )
-        return self._count(fault)
-
-    def _count(self, fault: str) -> str:
-        self.counts[fault] += 1
-        return fault
-
-
 def prepare_training(
-    section: CorpusSection, tokenizer: Any, cache: Path
-) -> tuple[Tokenized, list[str]]:
-    """All training pairs, and what there is to say about them, a line each."""
-    parts, report = [], []
-    for one in section.train:
-        part, lines = _prepare_part(section, one, tokenizer, cache)
-        parts.append((part, one.weight))
-        report += lines
-    return _together(parts), report
+    section: CorpusSection,
+    tokenizer: Any,
+    cache: Path,
+    *,
+    bpe_dropout: float = 0.0,
+    seed: int = 0,
+) -> Tokenized:
+    """All training pairs, tokenized now or by an earlier run.
+
+    Of several processes the main one goes first; the others find its work in the cache.
+    """
+    corpora = [find_one(section, corpus.places) for corpus in section.train]
+    dropout = WordDropout(tokenizer, bpe_dropout, seed) if bpe_dropout else None
+    folder = cache / _fingerprint(section, tokenizer, with_words=bool(bpe_dropout))
+    make_once(folder, partial(_write, section, corpora, tokenizer, bool(bpe_dropout)))
+    return Tokenized(folder, [corpus.weight for corpus in section.train], dropout)
 
 
 def read_held_out(section: CorpusSection, places: tuple[str, ...]) -> list[Pair]:
-    """The pairs of a validation or test set, as they are."""
-    corpora = find_corpora(list(places), (section.source, section.target))
-    pairs = [_cased(pair, section) for corpus in corpora for pair in corpus]
+    """The pairs of a validation or test set."""
+    corpora = find_corpora(section, places)
+    pairs = [pair for corpus in corpora for pair in corpus]
+    faults = [f"{one.name}: {fault}" for one in corpora for fault in one.skipped.describe()]
     if not pairs:
-        raise ValueError(f"A validation or test set must hold a pair, got none in {places}.")
+        raise ValueError(
+            "A validation or test set must hold a pair, got none in "
+            f"{', '.join(places) or 'no file'} ({'; '.join(faults) or 'no rows'})."
+        )
+    for fault in faults:
+        logger.warning("Held-out rows were left out, and scores are of the others. %s", fault)
     return pairs
 
 
-def _prepare_part(
-    section: CorpusSection, part: TrainingCorpus, tokenizer: Any, cache: Path
-) -> tuple[Tokenized, list[str]]:
-    corpora = find_corpora(list(part.places), (section.source, section.target))
-    folder = cache / _fingerprint(section, part, tokenizer)
-    if not folder.exists():
-        _write(section, corpora, tokenizer, folder)
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    lengths = np.load(folder / "lengths.npy", allow_pickle=False)
-    rows = Dataset.from_file(str(folder / "pairs.arrow"))
-    return Tokenized(rows, lengths[0], lengths[1]), summary
-
-
-def _write(section: CorpusSection, corpora: list[Corpus], tokenizer: Any, folder: Path) -> None:
-    """Tokenize into a folder that has its name only when it is whole."""
-    staged = folder.with_name(f".{folder.name}.{os.getpid()}")
-    staged.mkdir(parents=True)
-    held_out = [
-        pair
-        for places in (section.validation, *section.tests.values())
-        for pair in read_held_out(section, places)
+def find_corpora(
+    section: CorpusSection, places: tuple[str, ...], *, skips_undecodable: bool = False
+) -> list[Corpus]:
+    """The corpora at some places, built-in ones among them, as the recipe wants to see them."""
+    languages = (section.source, section.target)
+    built_in = [place for place in places if place.startswith(PREFIX)]
+    corpora = [
+        *(number_corpus(place, languages) for place in built_in),
+        *parallel_text.find_corpora(
+            [place for place in places if place not in built_in],
+            languages,
+            skips_undecodable=skips_undecodable,
+        ),
     ]
-    suspicion, lengths = Suspicion(section, held_out), []
-    with ArrowWriter(path=str(staged / "pairs.arrow")) as writer:
-        for source, target in _tokenized(section, corpora, tokenizer, suspicion):
-            if not suspicion.of_tokens(source, target):
-                writer.write({"source": source, "target": target})
-                lengths.append((len(source), len(target)))
-        writer.finalize()
-    np.save(staged / "lengths.npy", np.array(lengths, dtype=np.int64).reshape(-1, 2).T)
-    summary = _describe(corpora, suspicion, len(lengths))
-    (staged / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
-    staged.rename(folder)
+    return [_lowered(corpus) for corpus in corpora] if section.lowercase else corpora
 
 
-def _tokenized(
-    section: CorpusSection, corpora: list[Corpus], tokenizer: Any, suspicion: Suspicion
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Token ids of all pairs that look right, many encoded at once."""
-    waiting: list[Pair] = []
-    for corpus in corpora:
-        for pair in tqdm(corpus, desc=f"reading {corpus.name}", delay=2, unit=" pairs"):
-            cased = _cased(pair, section)
-            if not suspicion.of_text(cased):
-                waiting.append(cased)
-            if len(waiting) == AT_ONCE:
-                yield from _encode(tokenizer, waiting)
-                waiting = []
-    yield from _encode(tokenizer, waiting)
+def find_one(section: CorpusSection, places: tuple[str, ...]) -> Corpus:
+    """The one corpus of an entry in `corpus.train`."""
+    skips = section.checks.invalid_utf8 == "drop"
+    corpora = find_corpora(section, places, skips_undecodable=skips)
+    if len(corpora) != 1:
+        raise ValueError(
+            "An entry of corpus.train must be one corpus, got "
+            f"{' and '.join(corpus.name for corpus in corpora)}: give each an entry of its own."
+        )
+    return corpora[0]
 
 
-def _encode(tokenizer: Any, pairs: list[Pair]) -> Iterator[tuple[list[int], list[int]]]:
-    if pairs:
-        sources, targets = zip(*pairs, strict=True)
-        encode = lambda texts: tokenizer(list(texts), verbose=False)["input_ids"]  # noqa: E731
-        yield from zip(encode(sources), encode(targets), strict=True)
+def _lowered(corpus: Corpus) -> Corpus:
+    def read_rows() -> Iterator[Row]:
+        for row in corpus.read_rows():
+            pair = row.pair
+            yield row._replace(pair=(pair[0].lower(), pair[1].lower())) if pair else row
+
+    return Corpus(corpus.places, read_rows)
 
 
-def _together(parts: list[tuple[Tokenized, float]]) -> Tokenized:
-    """Several corpora as one, each pair with the weight of its corpus."""
-    from datasets import concatenate_datasets
+def _write(
+    section: CorpusSection, corpora: list[Corpus], tokenizer: Any, with_words: bool, folder: Path
+) -> None:
+    """Tokenize all corpora into a folder."""
+    places = (section.validation, *section.tests.values())
+    held_out = [pair for place in places for pair in read_held_out(section, place)]
+    checks = Checks(section, held_out)
+    with TokenWriter(folder / TOKENS, with_words=with_words) as writer:
+        for corpus in corpora:
+            counts = checks.begin(corpus)
+            for rows in _read(corpus, checks):
+                writer.write(_tokenize(rows, tokenizer, with_words, checks))
+            counts.pairs = writer.written - sum(one.pairs for one in checks.report.corpora[:-1])
+    if not checks.report.pairs:
+        raise ValueError(
+            "A training corpus must hold a pair, got none that passed corpus.checks: "
+            f"{'; '.join(checks.report.summary()[:-1])}."
+        )
+    checks.report.save(folder / REPORT)
 
-    rows = concatenate_datasets([part.rows for part, _ in parts])
-    weights = None
-    if any(weight != 1 for _, weight in parts):
-        weights = np.concatenate([np.full(len(part), weight) for part, weight in parts])
-    return Tokenized(
-        rows,
-        np.concatenate([part.source_lengths for part, _ in parts]),
-        np.concatenate([part.target_lengths for part, _ in parts]),
-        weights,
-    )
+
+def _read(corpus: Corpus, checks: Checks) -> Iterator[list[Row]]:
+    """The rows whose text is kept, many at a time."""
+    counts = checks.report.corpora[-1]
+    rows = iter(tqdm(corpus.rows(), f"tokenizing {corpus.name}", delay=2, unit=" rows"))
+    try:
+        while read := list(islice(rows, PAIRS_AT_ONCE)):
+            counts.rows += len(read)
+            yield [row for row in read if checks.keep_text(row)]
+    except ValueError as error:
+        if isinstance(error.__cause__, UnicodeDecodeError):
+            raise ValueError(
+                f"{error} Or leave such lines out: corpus.checks.invalid_utf8: drop."
+            ) from error
+        raise
 
 
-def _describe(corpora: list[Corpus], suspicion: Suspicion, kept: int) -> list[str]:
-    lines = [
-        f"{corpus.name}: {corpus.num_pairs:,} pairs read"
-        + "".join(f"; left out {line}" for line in corpus.skipped.describe())
-        for corpus in corpora
+def _tokenize(
+    rows: list[Row], tokenizer: Any, with_words: bool, checks: Checks
+) -> Iterator[Sentences]:
+    """The token ids of the rows whose lengths are in order, with their words' sizes if wanted."""
+    if not rows:
+        return
+    sides = [
+        tokenizer(list(texts), verbose=False)
+        for texts in zip(*(row.pair for row in rows if row.pair), strict=True)
     ]
-    lines += [f"left out {count:,} with {fault}" for fault, count in suspicion.counts.most_common()]
-    return [*lines, f"kept {kept:,} pairs"]
+    columns = [side["input_ids"] for side in sides]
+    if with_words:
+        columns += [[_word_sizes(side.word_ids(n)) for n in range(len(rows))] for side in sides]
+    for row, *sentences in zip(rows, *columns, strict=True):
+        source, target = sentences[:2]
+        if checks.keep_tokens(row, len(source), len(target)):
+            checks.count_tokens(source, target, tokenizer.unk_token_id)
+            yield tuple(sentences)
+    checks.refuse_unknown(MOST_UNKNOWN)
 
 
-def _fingerprint(section: CorpusSection, part: TrainingCorpus, tokenizer: Any) -> str:
+def _word_sizes(word_ids: list[int | None]) -> list[int]:
+    return [len(list(group)) for _, group in groupby(word_ids)]
+
+
+def _fingerprint(section: CorpusSection, tokenizer: Any, *, with_words: bool) -> str:
     """A name for all that the tokens depend on."""
-    wanted = asdict(section) | {"train": part.places, "format": FORMAT}
-    places = [*part.places, *section.validation]
-    places += [place for test in section.tests.values() for place in test]
-    wanted["files"] = [_file_state(Path(place)) for place in places]
-    wanted["vocabulary"] = tokenizer.backend_tokenizer.to_str()
-    text = json.dumps(wanted, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    values = asdict(replace(section, tokenizer=None, vocabulary_size=0))
+    train = [one.places for one in section.train]  # weights do not matter, nor do names of tests
+    tests = [*section.tests.values()]
+    places = [place for group in (*train, section.validation, *tests) for place in group]
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    values |= {
+        "train": train,
+        "tests": tests,
+        "files": {place: _file_states(Path(place)) for place in places},
+        "tokenizer": backend | {"padding": None, "truncation": None},  # what calls leave behind
+        "split_special_tokens": tokenizer.split_special_tokens,
+        "with_words": with_words,
+        "format": FORMAT,
+    }
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _file_state(path: Path) -> list[Any]:
-    """What changes when a file does."""
-    files = [path] if path.is_file() else sorted(path.rglob("*")) if path.is_dir() else []
-    return [(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files]
-
-
-def _cased(pair: Pair, section: CorpusSection) -> Pair:
-    return (pair[0].lower(), pair[1].lower()) if section.lowercase else pair
-
-
-def _key(text: str) -> int:
-    """A number for a text, whatever its case and blanks."""
-    plain = " ".join(text.casefold().split()).encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), "big")
+def _file_states(place: Path) -> list[tuple[str, int, int]]:
+    """What changes when a file does; nothing for what lies on the Hub."""
+    files = [place] if place.is_file() else sorted(place.rglob("*")) if place.is_dir() else []
+    states = [(str(file.resolve()), file.stat()) for file in files]
+    return [(name, state.st_size, state.st_mtime_ns) for name, state in states]

@@ -9,11 +9,13 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from tqdm.auto import tqdm
 
+from training.failures import naming_the_shape
 from training.objective import collate
 from training.recipe import EvaluationSection
 from vanilla_transformer.parallel_text import Pair
 from vanilla_transformer.scoring import TranslationMetric
 
+SMALLER = "lower evaluation.batch_tokens or num_beams"
 HIGHEST_EXPONENT = 700.0  # e to a little more is no float
 
 
@@ -24,6 +26,7 @@ class Score:
     loss: float  # cross-entropy of a target token, not smoothed
     bleu: float
     chrf: float
+    exact: float  # percent of translations that are their references
     bleu_signature: str
     chrf_signature: str
     translations: list[str]
@@ -41,9 +44,16 @@ class Score:
         return {
             "loss": self.loss,
             "perplexity": self.perplexity,
-            **{name: getattr(self, name) for name in ("bleu", "chrf")},
+            **{name: getattr(self, name) for name in ("bleu", "chrf", "exact")},
             **{name: getattr(self, name) for name in ("bleu_signature", "chrf_signature")},
         }
+
+
+def decoding(section: EvaluationSection) -> dict[str, Any]:
+    """How a recipe translates; one beam has nothing to weigh against another."""
+    if section.num_beams == 1:
+        return {"num_beams": 1, "length_penalty": None, "early_stopping": None}
+    return {"num_beams": section.num_beams, "length_penalty": section.length_penalty}
 
 
 class Evaluation:
@@ -111,13 +121,10 @@ class Evaluation:
         pairs = [self.tokens[number] for number in batch]
         inputs = collate(pairs, config.pad_token_id, config.decoder_start_token_id)
         inputs = {name: one.to(model.device) for name, one in inputs.items()}
-        loss = float(model(**inputs, num_items_in_batch=1).loss)
-        written = model.generate(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            num_beams=self.section.num_beams,
-            length_penalty=self.section.length_penalty,
-        )
+        sources = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        with naming_the_shape(inputs["input_ids"], inputs["labels"], SMALLER):
+            loss = float(model(**inputs, num_items_in_batch=1).loss)
+            written = model.generate(**sources, **decoding(self.section))
         texts = self.tokenizer.batch_decode(written, skip_special_tokens=True)
         return loss, list(zip(batch, texts, strict=True))
 
@@ -125,4 +132,6 @@ class Evaluation:
         metric = TranslationMetric(self.section.tokenize, keep_in_memory=True)
         references = [target for _, target in self.pairs]
         figures = metric.compute(predictions=translations, references=references)
-        return Score(loss=loss, translations=translations, **figures)
+        equal = sum(map(str.__eq__, translations, references))
+        exact = 100 * equal / len(references)
+        return Score(loss=loss, exact=exact, translations=translations, **figures)

@@ -56,3 +56,16 @@ class Interruption:
         if number != signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
+
+
+def leave_stopping_to_parent(worker: int) -> None:
+    """In a process that makes batches ready: whoever asks the whole run to stop does not mean it.
+
+    Else the run could not save, having lost its workers. The same signal once more ends them.
+    """
+    for number in SIGNALS:
+        signal.signal(number, _hear_once)
+
+
+def _hear_once(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)

@@ -1,6 +1,6 @@
 """Brings the batches of a run to one process, made ready ahead by workers if it has some."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -8,6 +8,8 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader, Dataset
 
 from training.batching import Batches, Indices, Place, part_of
+from training.corpus import Tokenized
+from training.interruption import leave_stopping_to_parent
 from training.objective import Batch, TokenPair, collate, silenced
 from training.recipe import BatchingSection
 
@@ -41,7 +43,7 @@ class Loader:
 
     def __init__(
         self,
-        corpus: Any,
+        corpus: Tokenized,
         batches: Batches,
         section: BatchingSection,
         config: Any,
@@ -67,17 +69,14 @@ class Loader:
 
     def cut(self, batch: Indices, epoch: int) -> tuple[list[Batch], int]:
         """This process's pieces of a batch, and the target tokens of all of it."""
-        accumulation = self.section.accumulation
-        parts = part_of(batch, self.rank, self.processes, accumulation)
-        pieces = [self._piece(part if len(part) else batch[:1], epoch) for part in parts]
+        pairs = self.corpus.pairs(batch, epoch)
+        parts = part_of(pairs, self.rank, self.processes, self.section.accumulation)
         pieces = [
-            piece if len(part) else silenced(piece)
-            for piece, part in zip(pieces, parts, strict=True)
+            self._collate(part) if part else silenced(self._collate(pairs[:1])) for part in parts
         ]
-        return pieces, int(self.corpus.target_lengths[batch].sum())
+        return pieces, sum(len(target) for _, target in pairs)
 
-    def _piece(self, part: Indices, epoch: int) -> Batch:
-        pairs: list[TokenPair] = self.corpus.pairs(part, epoch)
+    def _collate(self, pairs: Sequence[TokenPair]) -> Batch:
         return collate(pairs, self.padding, self.start)
 
     def _made_ready(self, pieces: PiecesOfBatches) -> DataLoader[tuple[list[Batch], int]]:
@@ -86,6 +85,7 @@ class Loader:
             pieces,
             batch_size=None,
             num_workers=workers,
+            worker_init_fn=leave_stopping_to_parent,
             timeout=TIMEOUT if workers else 0,
             pin_memory=self.device.type == "cuda",
             generator=torch.Generator(),  # of its own: else it draws from the one of dropout

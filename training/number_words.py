@@ -1,4 +1,4 @@
-"""A task without files: numbers written out in English, to be translated to German.
+"""A task without files: numbers written out in one language, to be translated to the other.
 
 Whether a number is for training, validation or test depends on the number alone, so that no test
 number is ever learned from.
@@ -6,13 +6,15 @@ number is ever learned from.
 
 import random
 from collections.abc import Iterator
+from functools import partial
 
-from vanilla_transformer.parallel_text import Corpus, Row
+from vanilla_transformer.parallel_text import Corpus, Languages, Row
 
 PREFIX = "numbers:"  # a place in a recipe: numbers:train, numbers:validation, numbers:test
 LARGEST = 999_999
 SIZES = {"train": 60_000, "validation": 1_000, "test": 2_000}
 EVERY = 20  # of so many numbers one is for validation and one for test
+GOLDEN_RATIO = 0x9E3779B1  # its fraction in 32 bits
 
 ENGLISH = [
     "zero",
@@ -71,22 +73,8 @@ GERMAN_TENS = [
 ]
 
 
-def number_corpus(place: str) -> Corpus:
-    """The pairs of `numbers:train`, `numbers:validation` or `numbers:test`."""
-    part = place.removeprefix(PREFIX)
-    if part not in SIZES:
-        known = ", ".join(PREFIX + name for name in SIZES)
-        raise ValueError(f"Built-in places are {known}, got {place!r}.")
-
-    def read() -> Iterator[Row]:
-        for row, number in enumerate(_numbers(part), start=1):
-            yield Row(row, (in_english(number), in_german(number)))
-
-    return Corpus((place,), read)
-
-
 def in_english(number: int) -> str:
-    """in_english(1_042) -> "one thousand forty-two"."""
+    """A number in words: 1_042 -> "one thousand forty-two"."""
     if number >= 1_000:
         rest = f" {in_english(number % 1_000)}" if number % 1_000 else ""
         return f"{in_english(number // 1_000)} thousand{rest}"
@@ -100,7 +88,7 @@ def in_english(number: int) -> str:
 
 
 def in_german(number: int) -> str:
-    """in_german(1_042) -> "eintausendzweiundvierzig"."""
+    """A number in words: 1_042 -> "eintausendzweiundvierzig"."""
     if number >= 1_000:
         rest = in_german(number % 1_000) if number % 1_000 else ""
         return f"{_before_a_noun(number // 1_000)}tausend{rest}"
@@ -111,6 +99,29 @@ def in_german(number: int) -> str:
         return GERMAN[number]
     tens = GERMAN_TENS[number // 10 - 2]
     return f"{_before_a_noun(number % 10)}und{tens}" if number % 10 else tens
+
+
+WRITERS = {"en": in_english, "de": in_german}
+
+
+def number_corpus(place: str, languages: Languages) -> Corpus:
+    """The pairs of `numbers:train`, `numbers:validation` or `numbers:test`."""
+    part = place.removeprefix(PREFIX)
+    if part not in SIZES:
+        known = ", ".join(PREFIX + name for name in SIZES)
+        raise ValueError(f"Built-in places are {known}, got {place!r}.")
+    if not set(languages) <= set(WRITERS):
+        raise ValueError(
+            f"Numbers are written in {' and '.join(WRITERS)}, got {' and '.join(languages)} for "
+            f"{place}: set corpus.source and corpus.target."
+        )
+    return Corpus((place,), partial(_read_rows, part, languages))
+
+
+def _read_rows(part: str, languages: Languages) -> Iterator[Row]:
+    in_source, in_target = (WRITERS[language] for language in languages)
+    for row, number in enumerate(_numbers(part), start=1):
+        yield Row(row, (in_source(number), in_target(number)))
 
 
 def _before_a_noun(number: int) -> str:
@@ -131,5 +142,6 @@ def _numbers(part: str) -> list[int]:
 
 
 def _part_of(number: int) -> str:
-    chosen = random.Random(number).randrange(EVERY)
+    """Multiples of the golden ratio fall evenly between 0 and 1, whatever step numbers go in."""
+    chosen = (number * GOLDEN_RATIO % 2**32) * EVERY >> 32
     return {0: "validation", 1: "test"}.get(chosen, "train")

@@ -1,5 +1,6 @@
 """What a step minimises: cross-entropy with smoothed labels (5.4), and R-Drop for small corpora."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ Batch = dict[str, Tensor]
 TokenPair = tuple[list[int], list[int]]
 
 
-def collate(pairs: list[TokenPair], padding: int, start: int) -> Batch:
+def collate(pairs: Sequence[TokenPair], padding: int, start: int) -> Batch:
     """Padded tensors: the decoder reads the target from `start` on and is asked for all of it."""
     sources, targets = zip(*pairs, strict=True)
     labels = padded(targets, IGNORED)

@@ -1,6 +1,7 @@
 """How far a run is: all that a resumed one needs to know beside weights and optimizer."""
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -22,10 +23,11 @@ class Progress:
     evaluations_since_best: int = 0
     skipped_steps: int = 0
     skipped_in_a_row: int = 0
+    texts: str = ""  # a digest of what is learned from
 
     def note_quality(self, quality: float) -> None:
         """Remember an evaluation; the higher the better."""
-        if self.best is None or quality > self.best:
+        if quality > (-math.inf if self.best is None else self.best):  # which NaN never is
             self.best, self.evaluations_since_best = quality, 0
         else:
             self.evaluations_since_best += 1

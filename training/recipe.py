@@ -11,19 +11,44 @@ import yaml
 
 from training.recipe_reading import apply_change, at_least, read_as, refuse, share_below_one
 
+LONGEST = 2**16 - 1  # tokens of a sentence
+LARGEST_WEIGHT = 1_000.0
+
+
+Removal = Literal["drop", "refuse"]
+Policy = Literal["keep", "drop", "refuse"]
+
 
 @dataclass(frozen=True)
 class TrainingCorpus:
-    """One place of parallel text; `weight` 2 reads it twice an epoch, 0.5 every other pair."""
+    """One corpus: a file, two aligned text files, a dataset, or `numbers:train`."""
 
     has_short_form: ClassVar[bool] = True  # the places alone
 
     places: tuple[str, ...]
-    weight: float = 1.0
+    weight: float = 1.0  # 2: an epoch reads it twice; 0.5: every other pair, by chance
 
     def __post_init__(self) -> None:
-        if self.weight <= 0:
-            refuse("corpus.train.weight must be positive", self.weight)
+        if not self.places:
+            refuse("corpus.train.places must name a file or a dataset", self.places)
+        if not 0 < self.weight <= LARGEST_WEIGHT:
+            refuse(
+                f"corpus.train.weight must be above 0 and at most {LARGEST_WEIGHT:g}", self.weight
+            )
+
+
+@dataclass(frozen=True)
+class CorpusChecks:
+    """What happens to training rows that look wrong; all are counted, whatever happens to them."""
+
+    invalid_utf8: Removal = "refuse"  # most often the whole file is in another encoding
+    unreadable: Removal = "drop"  # broken JSON, no tab, no text in one of the languages
+    empty: Removal = "drop"  # one side or both
+    untranslated: Policy = "keep"  # both sides are the same text
+    overlap: Policy = "drop"  # a side is that of a validation or test pair
+    duplicates: Policy = "keep"  # both sides are those of an earlier pair
+    over_long: Removal = "drop"  # a side has more than corpus.max_length tokens
+    length_ratio: Policy = "drop"  # one side has corpus.max_length_ratio times the other's tokens
 
 
 @dataclass(frozen=True)
@@ -35,12 +60,22 @@ class CorpusSection:
     tests: dict[str, tuple[str, ...]] = field(default_factory=dict)
     source: str = "en"
     target: str = "de"
-    tokenizer: str = "tokenizer/en-de"
     lowercase: bool = False
-    max_length: int = 256  # tokens of a side; longer pairs are left out
-    max_length_ratio: float = 9.0  # of the longer side's tokens to the shorter's
-    duplicates: Literal["keep", "drop", "refuse"] = "keep"
-    overlap: Literal["keep", "drop", "refuse"] = "drop"  # with validation and tests
+    tokenizer: str | None = None  # a folder or a name on the Hub; None: one is learned from `train`
+    vocabulary_size: int = 10_000  # of a learned tokenizer, source and target together
+    max_length: int = 256  # tokens of a side, the end included
+    max_length_ratio: float = 9.0
+    checks: CorpusChecks = CorpusChecks()
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            refuse("corpus.train must name at least one corpus", self.train)
+        if self.source == self.target or not (self.source and self.target):
+            refuse("corpus.source and target must be two languages", (self.source, self.target))
+        if not 2 <= self.max_length <= LONGEST:
+            refuse(f"corpus.max_length must be from 2 to {LONGEST:,}", self.max_length)
+        if not self.max_length_ratio >= 1:
+            refuse("corpus.max_length_ratio must be at least 1", self.max_length_ratio)
 
 
 @dataclass(frozen=True)
@@ -93,7 +128,7 @@ class EvaluationSection:
     num_beams: int = 4
     length_penalty: float = 0.6
     tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
-    best_by: Literal["loss", "bleu", "chrf"] = "loss"
+    best_by: Literal["loss", "bleu", "chrf", "exact"] = "loss"
     patience: int = 0  # evaluations without anything better after which to stop; 0: never
     batch_tokens: int = 4096
     samples: int = 5  # translations shown in the report

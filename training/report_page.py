@@ -8,7 +8,12 @@ from datetime import datetime
 from training.markup import Html, element, folded, joined, table, terms
 from training.run_record import Line, RunRecord, number
 
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "seconds": "time, s"}  # others are what they are called
+NAMES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "exact": "exact, %",
+    "seconds": "time, s",
+}  # others are what they are called
 DIGITS = {"loss": 3, "seconds": 1, "gradient_norm": 3}  # of others two
 UNITS = "BLEU, chrF: 0 to 100; loss: nats a target token"
 NO_SCORES = ("kind", "step", "samples")

@@ -5,6 +5,7 @@ import sys
 import time
 from dataclasses import asdict
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,9 @@ class Reporter:
             return
         self.bleu = score.bleu
         logger.info(
-            "step %s: loss %.3f, perplexity %.2f, BLEU %.2f, chrF %.2f on validation",
+            "step %s, validation: loss %.3f, perplexity %.2f, BLEU %.2f, chrF %.2f, %.1f %% exact",
             f"{progress.step:,}",
-            *(score.loss, score.perplexity, score.bleu, score.chrf),
+            *(score.loss, score.perplexity, score.bleu, score.chrf, score.exact),
         )
         self._tell("evaluation", progress.step, score.figures(), **more)
 
@@ -126,6 +127,16 @@ class Reporter:
         if self.recipe.log.trackers:
             numbers = {k: v for k, v in figures.items() if not isinstance(v, str)}
             self.accelerator.log({f"{kind}/{k}": v for k, v in numbers.items()}, step=step)
+
+
+def refuse_missing(trackers: tuple[str, ...]) -> None:
+    """Name the trackers that are not installed."""
+    if missing := [name for name in trackers if find_spec(name) is None]:
+        names = " ".join(missing)
+        raise ValueError(
+            f"log.trackers must be installed, got {names} that are not: pip install {names}, or "
+            "leave them out; RUN/log.jsonl and the report tell the same."
+        )
 
 
 def _flat(values: Any, name: str = "") -> dict[str, str | int | float]:

@@ -7,32 +7,45 @@ with `--resume` as if it had never been. It ends with code 75 if it was asked to
 import logging
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from tqdm.contrib.logging import logging_redirect_tqdm
-from transformers import AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from training.batching import Batches
 from training.checkpoints import Checkpoints
-from training.corpus import prepare_training, read_held_out
+from training.corpus import Tokenized, prepare_training, read_held_out
+from training.corpus_tokenizer import prepare_tokenizer
 from training.evaluation import Evaluation, Score
+from training.failures import explain
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
-from training.processes import on_main
+from training.model import build_model
+from training.processes import MainProcessError, on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
-from training.report import write_report
-from training.reporter import Reporter
-from training.result import MODEL, write_model, write_results
-from training.run_lock import RunLock
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from training.reporter import Reporter, refuse_missing
+from training.resuming import compare_recipes, compare_texts, digest_of_texts
+from training.run_folder import (
+    MODEL,
+    claim_folder,
+    write_corpus_report,
+    write_final_report,
+    write_model,
+    write_recipe,
+    write_results,
+)
+from training.run_record import RECIPE
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.steady_memory import keep_few_products, keep_freed_memory
 
 logger = logging.getLogger("training")
 
@@ -45,8 +58,8 @@ class Run:
 
     def __init__(self, recipe: Recipe, folder: Path, accelerator: Accelerator) -> None:
         self.recipe, self.folder, self.accelerator = recipe, folder, accelerator
-        self.tokenizer = AutoTokenizer.from_pretrained(recipe.corpus.tokenizer)
-        corpus = self._read_corpus()
+        self.tokenizer = self._prepare_tokenizer()
+        corpus = self._prepare_corpus()
         self.batches = Batches(
             corpus.source_lengths,
             corpus.target_lengths,
@@ -67,22 +80,27 @@ class Run:
             every_steps=recipe.checkpoints.every_steps,
         )
         self.reporter = Reporter(folder, recipe, accelerator)
-        self.progress = Progress()
+        self.progress = Progress(texts=digest_of_texts(self.batches, self.tokenizer))
 
     def resume(self) -> None:
         """Go on after the last whole checkpoint, if there is one."""
         latest = on_main(self.accelerator, self.checkpoints.latest)
         if latest:
+            progress = Progress.read(latest.training / "progress.json")
+            compare_texts(progress.texts, self.progress.texts)
+            saved = latest.folder / RECIPE
+            on_main(self.accelerator, lambda: compare_recipes(saved, self.recipe))
+            on_main(self.accelerator, lambda: self.checkpoints.tidy(latest.step))
             self.learner.load(latest.folder)
-            self.progress = Progress.read(latest.training / "progress.json")
+            self.progress = progress
             logger.info("going on after step %s", f"{self.progress.step:,}")
 
     def train(self, interruption: Interruption) -> bool:
         """Train to the end, or until somebody asks to stop; returns whether it is the end."""
         self.reporter.start(
             self.progress,
-            parameters=self.learner.weights.trained.num_parameters(),
-            precision=str(self.learner.model.dtype).removeprefix("torch."),
+            parameters=self.learner.num_parameters,
+            precision=str(self.learner.dtype).removeprefix("torch."),
             padding=self.batches.padding(),
         )
         began = time.perf_counter()
@@ -144,18 +162,23 @@ class Run:
 
     def _save(self, score: Score | None) -> None:
         quality = score.quality(self.recipe.evaluation.best_by) if score else None
-        bytes_needed = BYTES_A_WEIGHT * self.learner.weights.trained.num_parameters()
-        save = self.checkpoints.save
+        bytes_needed = BYTES_A_WEIGHT * self.learner.num_parameters
+        collected = self.learner.collect()  # by all processes, wherever the weights lie
         on_main(
             self.accelerator,
-            lambda: save(self.progress.step, self._write, quality, bytes_needed),
+            lambda: self.checkpoints.save(
+                self.progress.step,
+                lambda folder: self._write(folder, collected),
+                quality,
+                bytes_needed,
+            ),
         )
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, collected: Any) -> None:
         """All that a resumed run needs, in a folder that `from_pretrained` loads."""
-        self.learner.save(folder)
+        self.learner.save(folder, collected)
         self.tokenizer.save_pretrained(folder)
-        (folder / "recipe.yaml").write_text(self.recipe.to_yaml(), encoding="utf-8")
+        write_recipe(self.recipe, folder)
         self.progress.write(folder / "training" / "progress.json")
 
     def finish(self) -> None:
@@ -164,9 +187,8 @@ class Run:
         averaged = on_main(
             self.accelerator, lambda: write_model(self.checkpoints, count, self.folder)
         )
-        model = type(self.learner.model).from_pretrained(
-            self.folder / MODEL, dtype=self.learner.model.dtype
-        )
+        kind: Any = VanillaTransformerForConditionalGeneration
+        model = kind.from_pretrained(self.folder / MODEL, dtype=self.learner.dtype)
         model = model.to(self.accelerator.device)
         places = {"validation": self.recipe.corpus.validation, **self.recipe.corpus.tests}
         scores = {name: self._evaluation_on(place).of(model) for name, place in places.items()}
@@ -174,56 +196,33 @@ class Run:
         self.reporter.result(self.progress, averaged, figures)
         on_main(self.accelerator, lambda: write_results(figures, self.folder))
         for name, score in scores.items():
-            logger.info("%s: BLEU %.2f, chrF %.2f", name, score.bleu, score.chrf)
-        on_main(self.accelerator, lambda: report(self.folder))
+            told = name, score.bleu, score.chrf, score.exact
+            logger.info("%s: BLEU %.2f, chrF %.2f, %.2f %% exact", *told)
+        on_main(self.accelerator, lambda: write_final_report(self.folder))
 
-    def _read_corpus(self) -> Any:
-        section, folder = self.recipe.corpus, self.folder / "corpus"
-        on_main(self.accelerator, lambda: prepare_training(section, self.tokenizer, folder)[1])
-        return prepare_training(section, self.tokenizer, folder)[0]
+    def _prepare_tokenizer(self) -> Any:
+        """The one that the recipe names, or one learned from the corpus; the main process first."""
+        section, folder = self.recipe.corpus, self.folder / "tokenizer"
+        on_main(self.accelerator, lambda: prepare_tokenizer(section, folder) and None)
+        return prepare_tokenizer(section, folder)
+
+    def _prepare_corpus(self) -> Tokenized:
+        """All pairs as token ids, made by the main process, or by an earlier run."""
+        recipe = self.recipe
+        prepare = partial(
+            prepare_training,
+            recipe.corpus,
+            self.tokenizer,
+            self.folder / "corpus",
+            bpe_dropout=recipe.optimization.bpe_dropout,
+            seed=recipe.seed,
+        )
+        on_main(self.accelerator, lambda: write_corpus_report(prepare().report, self.folder))
+        return prepare()
 
     def _evaluation_on(self, places: tuple[str, ...]) -> Evaluation:
         held_out = read_held_out(self.recipe.corpus, places)
         return Evaluation(held_out, self.tokenizer, self.recipe.evaluation, self.accelerator)
-
-
-def report(folder: Path) -> None:
-    """Write the report, which is no reason to fail: `training/report.py` writes it at any time."""
-    try:
-        page, *_ = write_report(folder)
-        logger.info("the result is in %s, the report in %s", folder / MODEL, page)
-    except (ValueError, OSError) as error:
-        logger.warning("There is no report: %s", error)
-
-
-def build_model(recipe: Recipe, tokenizer: Any) -> VanillaTransformerForConditionalGeneration:
-    """The model of a recipe, for a tokenizer's words."""
-    fields = {"from_paper": "base", "vocab_size": len(tokenizer), **recipe.model}
-    start = tokenizer.pad_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-    config = VanillaTransformerConfig.from_paper(
-        fields.pop("from_paper"),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        decoder_start_token_id=start,
-        **fields,
-    )
-    model = VanillaTransformerForConditionalGeneration(config)
-    section = recipe.evaluation
-    model.generation_config.num_beams = section.num_beams
-    model.generation_config.length_penalty = section.length_penalty
-    return model
-
-
-def claim_folder(folder: Path, recipe: Recipe, resumes: bool) -> None:
-    """Write the recipe into the run's folder, which must not hold another run."""
-    has_run = any((folder / "checkpoints").glob("step-*"))
-    if has_run and not resumes:
-        raise ValueError(
-            f"A new run needs a folder of its own, got {folder} with checkpoints in it: go on with "
-            "--resume, or name another --output."
-        )
-    (folder / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
 
 
 def main(
@@ -239,25 +238,37 @@ def main(
     """Train a model by a recipe."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     disable_progress_bar()  # of saving, which is quick
+    keep_few_products()  # batches have hundreds of shapes
+    keep_freed_memory()
     try:
         recipe = load_recipe(config, tuple(changes or ()))
-        log_with = list(recipe.log.trackers)
-        accelerator = Accelerator(log_with=log_with, project_dir=output)
+        refuse_missing(recipe.log.trackers)
+        accelerator = Accelerator(
+            cpu=not torch.accelerator.is_available(),  # `accelerate launch` would not say so
+            log_with=list(recipe.log.trackers) or None,
+            project_dir=output,
+        )
+        if not accelerator.is_main_process:
+            logging.getLogger().setLevel(logging.WARNING)
         is_end = run(recipe, output, accelerator, resumes=resume)
-    except (ValueError, OSError) as error:
-        typer.echo(f"Error: {error}", err=True)
+    except MainProcessError:
+        sys.exit(1)
+    except Exception as error:
+        if (reason := explain(error)) is None:
+            raise
+        typer.echo(f"Error: {reason}", err=True)
         sys.exit(1)
     sys.exit(0 if is_end else INTERRUPTED)
 
 
 def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -> bool:
     """Train in a folder that no other run uses; returns whether the run came to its end."""
-    lock = RunLock(folder) if accelerator.is_main_process else nullcontext()
-    with lock, Interruption() as interruption, logging_redirect_tqdm():
-        on_main(accelerator, lambda: claim_folder(folder, recipe, resumes))
+    with ExitStack() as held, Interruption() as interruption, logging_redirect_tqdm():
+        on_main(accelerator, lambda: claim_folder(folder, resumes, held))
         one = Run(recipe, folder, accelerator)
         if resumes:
             one.resume()
+        on_main(accelerator, lambda: write_recipe(recipe, folder))
         try:
             is_end = one.train(interruption)
             if is_end:

@@ -50,6 +50,21 @@ def paper_decoding(generation_config: GenerationConfig) -> None:
     generation_config._from_model_config = False  # from such ones the library loads no own entries
 
 
+def forget_default_length(config: GenerationConfig) -> None:
+    """Seq2SeqTrainer fills a model's settings with all of the library's defaults, and leaves them.
+
+    20 tokens are one of them: nobody asked for that limit, and it would cut translations.
+    """
+    defaults = GenerationConfig._get_default_generation_params()
+    is_filled = all(
+        getattr(config, name, None) is not None
+        for name, value in defaults.items()
+        if value is not None
+    )
+    if is_filled and config.max_length == defaults["max_length"]:
+        config.max_length = None
+
+
 class VanillaTransformerGenerationMixin(GenerationMixin):
     """The library's `generate` with the paper's penalty and limits, and a faster search."""
 
@@ -84,6 +99,7 @@ class VanillaTransformerGenerationMixin(GenerationMixin):
         """
         settings = {**getattr(generation_config, "__dict__", {}), **kwargs}
         refuse_wrong_numbers(settings)
+        forget_default_length(self.generation_config)
         if wants_one_beam(settings):
             if generation_config is None:
                 kwargs["num_beams"] = 1

@@ -21,6 +21,12 @@ Pair = tuple[str, str]
 
 POSITIONS_REPORTED = 5
 EXCERPT = 60  # characters of a line that an error shows
+EMPTY = "an empty side"
+INVALID_UTF8 = "invalid UTF-8"
+
+
+class Undecodable(str):
+    """A line that is no UTF-8, for readers that leave such lines out."""
 
 
 class Row(NamedTuple):
@@ -71,20 +77,32 @@ class Corpus:
     def name(self) -> str:
         return " + ".join(self.short_places)
 
+    def rows(self) -> Iterator[Row]:
+        """Every row, with a pair of sentences or the reason why it holds none."""
+        for row in self.read_rows():
+            pair = row.pair
+            if pair and (pair[0].isspace() or pair[1].isspace() or not (pair[0] and pair[1])):
+                yield Row(row.number, None, EMPTY)
+            else:
+                yield row
+
     def __iter__(self) -> Iterator[Pair]:
         self.num_pairs, self.skipped = 0, SkippedRows()
-        for number, pair, fault in self.read_rows():
+        for number, pair, fault in self.rows():
             if pair is None:
                 self.skipped.add(number, fault)
-            elif pair[0].isspace() or pair[1].isspace() or not (pair[0] and pair[1]):
-                self.skipped.add(number, "an empty side")
             else:
                 self.num_pairs += 1
                 yield pair
 
 
-def find_corpora(places: list[str], languages: Languages) -> list[Corpus]:
-    """One corpus for each JSON lines file, TSV file or dataset, one for every two text files."""
+def find_corpora(
+    places: list[str], languages: Languages, *, skips_undecodable: bool = False
+) -> list[Corpus]:
+    """One corpus for each JSON lines file, TSV file or dataset, one for every two text files.
+
+    Lines that are no UTF-8 are an error, or rows without a pair if they are to be skipped.
+    """
     corpora, texts = [], []
     for place in places:
         path = Path(place)
@@ -95,7 +113,7 @@ def find_corpora(places: list[str], languages: Languages) -> list[Corpus]:
         if not is_file:
             corpora.append(Corpus((place,), partial(read_dataset, place, languages)))
         elif reader is not None:
-            corpora.append(Corpus((place,), partial(reader, path, languages)))
+            corpora.append(Corpus((place,), partial(reader, path, languages, skips_undecodable)))
         else:
             texts.append(place)
     if len(texts) % 2:
@@ -104,7 +122,7 @@ def find_corpora(places: list[str], languages: Languages) -> list[Corpus]:
             f"{len(texts)}: {', '.join(texts)}. (A single file may be .tsv or .jsonl.)"
         )
     for source, target in zip(texts[::2], texts[1::2], strict=True):
-        read_rows = partial(read_aligned, Path(source), Path(target))
+        read_rows = partial(read_aligned, Path(source), Path(target), skips_undecodable)
         corpora.append(Corpus((source, target), read_rows))
     return corpora
 
@@ -114,7 +132,7 @@ def format_of(path: Path) -> str:
     return (path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix).lower()
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, skips_undecodable: bool = False) -> Iterator[str]:
     """The lines of a UTF-8 file, plain or .gz, without line ends and byte order mark."""
     offset = 0
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
@@ -122,12 +140,15 @@ def read_lines(path: Path) -> Iterator[str]:
             try:
                 line = raw.decode("utf-8-sig" if offset == 0 else "utf-8")
             except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path} must be UTF-8, got {error.object[error.start : error.end]!r} at byte "
-                    f"{offset + error.start:,}: convert it, say with `iconv -f latin1 -t utf-8`."
-                ) from error
+                if not skips_undecodable:
+                    wrong = error.object[error.start : error.end]
+                    raise ValueError(
+                        f"{path} must be UTF-8, got {wrong!r} at byte {offset + error.start:,}: "
+                        "convert it, say with `iconv -f latin1 -t utf-8`."
+                    ) from error
+                line = Undecodable()
             offset += len(raw)
-            yield line.removesuffix("\n").removesuffix("\r")
+            yield line.removesuffix("\n").removesuffix("\r") if line else line
     if offset == 0:
         raise ValueError(f"{path} is empty: it must hold at least one line.")
 
@@ -139,9 +160,11 @@ def _whole_lines(stream: Any, path: Path) -> Iterator[bytes]:
         raise ValueError(f"{path} must be a whole gzip file, got: {error}.") from error
 
 
-def read_aligned(source: Path, target: Path) -> Iterator[Row]:
+def read_aligned(source: Path, target: Path, skips_undecodable: bool = False) -> Iterator[Row]:
     """Line n of one file translates line n of the other."""
-    lines = zip_longest(read_lines(source), read_lines(target))
+    lines = zip_longest(
+        read_lines(source, skips_undecodable), read_lines(target, skips_undecodable)
+    )
     for number, pair in enumerate(lines, start=1):
         if None in pair:
             more, less = (source, target) if pair[1] is None else (target, source)
@@ -153,22 +176,32 @@ def read_aligned(source: Path, target: Path) -> Iterator[Row]:
                 f"partner: {surplus[:EXCERPT]!r}. (If a line is missing further up, all lines "
                 "after it are paired wrongly.)"
             )
-        yield Row(number, pair)
+        if any(type(line) is Undecodable for line in pair):
+            yield Row(number, None, INVALID_UTF8)
+        else:
+            yield Row(number, pair)
 
 
-def read_columns(path: Path, _: Languages) -> Iterator[Row]:
+def read_columns(path: Path, _: Languages, skips_undecodable: bool = False) -> Iterator[Row]:
     """Tab-separated: the first language in the first column, the second in the second."""
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, skips_undecodable), start=1):
         columns = line.split("\t")
-        if len(columns) < 2:
+        if type(line) is Undecodable:
+            yield Row(number, None, INVALID_UTF8)
+        elif len(columns) < 2:
             yield Row(number, None, "no tab between two sentences")
         else:
             yield Row(number, (columns[0], columns[1]))
 
 
-def read_json_lines(path: Path, languages: Languages) -> Iterator[Row]:
+def read_json_lines(
+    path: Path, languages: Languages, skips_undecodable: bool = False
+) -> Iterator[Row]:
     """One object a line: `{"en": ..., "de": ...}` or `{"translation": {"en": ..., "de": ...}}`."""
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, skips_undecodable), start=1):
+        if type(line) is Undecodable:
+            yield Row(number, None, INVALID_UTF8)
+            continue
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError):  # the latter for thousands of brackets
@@ -178,7 +211,10 @@ def read_json_lines(path: Path, languages: Languages) -> Iterator[Row]:
 
 
 def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
-    """The train split of a dataset: a folder, or a name on the Hub, `name:configuration`."""
+    """The train split of a dataset: a folder, or a name on the Hub, `name:configuration`.
+
+    Another one is named last: `folder::validation`, `name:configuration:validation`.
+    """
     try:
         import datasets
     except ImportError as error:
@@ -186,17 +222,19 @@ def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
             f"{place} is no file, and datasets are read with the datasets library: "
             "pip install 'vanilla-transformer[train]'."
         ) from error
-    if (Path(place) / "dataset_dict.json").exists():
-        splits = datasets.load_from_disk(place)
-        if "train" not in splits:
-            raise ValueError(f"{place} must hold a split named train, got {', '.join(splits)}.")
-        rows = splits["train"]
-    elif (Path(place) / "state.json").exists():
-        rows = datasets.load_from_disk(place)
+    parts = [place] if Path(place).exists() else place.split(":", maxsplit=2)
+    name, configuration, split = [*parts, "", ""][:3]
+    split = split or "train"
+    if (Path(name) / "dataset_dict.json").exists():
+        splits = datasets.load_from_disk(name)
+        if split not in splits:
+            raise ValueError(f"{name} must hold a split named {split}, got {', '.join(splits)}.")
+        rows = splits[split]
+    elif (Path(name) / "state.json").exists():
+        rows = datasets.load_from_disk(name)
     else:
-        name, _, configuration = (place, "", "") if Path(place).exists() else place.partition(":")
         try:
-            rows = datasets.load_dataset(name, configuration or None, split="train", streaming=True)
+            rows = datasets.load_dataset(name, configuration or None, split=split, streaming=True)
         except (OSError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise ValueError(

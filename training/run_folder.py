@@ -1,0 +1,81 @@
+"""What lies in the folder of a run beside its log and its checkpoints.
+
+RUN/
+recipe.yaml     every value, defaults too
+corpus.txt      what the checks of the corpus found
+tokenizer/      if the recipe had one learned
+corpus/         the corpus as token ids; may be deleted
+model/          the result: the last checkpoints, averaged (6.1)
+results.json    what it scores
+report.html, report.png
+"""
+
+import json
+import logging
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from training.averaging import write_average
+from training.checkpoints import Checkpoints
+from training.corpus_report import CorpusReport
+from training.recipe import Recipe
+from training.report import write_report
+from training.run_lock import RunLock
+from training.run_record import CORPUS, RECIPE
+from training.whole_files import replace_file
+
+MODEL, RESULTS = "model", "results.json"
+
+logger = logging.getLogger(__name__)
+
+
+def claim_folder(folder: Path, resumes: bool, held: ExitStack) -> None:
+    """Lock the run's folder, which must not hold another run."""
+    held.enter_context(RunLock(folder))
+    has_run = any((folder / "checkpoints").glob("step-*"))
+    if has_run and not resumes:
+        raise ValueError(
+            f"A new run needs a folder of its own, got {folder} with checkpoints in it: go on with "
+            "--resume, or name another --output."
+        )
+
+
+def write_recipe(recipe: Recipe, folder: Path) -> None:
+    """Write every value that this run has, defaults too."""
+    replace_file(folder / RECIPE, recipe.to_yaml().encode())
+
+
+def write_corpus_report(report: CorpusReport, folder: Path) -> None:
+    """Say what the checks found: in a few lines here, in all detail in RUN/corpus.txt."""
+    for line in report.summary():
+        logger.info(line)
+    replace_file(folder / CORPUS, report.to_text().encode("utf-8", "backslashreplace"))
+
+
+def write_model(checkpoints: Checkpoints, count: int, folder: Path) -> list[int]:
+    """Average the last checkpoints into a model folder; returns their steps."""
+    last = checkpoints.last(count)
+    replaced = folder / f".replaced-{MODEL}"
+    shutil.rmtree(replaced, ignore_errors=True)
+    if (folder / MODEL).exists():
+        (folder / MODEL).rename(replaced)
+    write_average([one.folder for one in last], folder / MODEL)
+    shutil.rmtree(replaced, ignore_errors=True)
+    return [one.step for one in last]
+
+
+def write_results(scores: dict[str, Any], folder: Path) -> None:
+    """Write what the model scores on validation and tests."""
+    text = json.dumps(scores, indent=1, ensure_ascii=False)
+    replace_file(folder / RESULTS, text.encode())
+
+
+def write_final_report(folder: Path) -> None:
+    """Write the report, which is no reason to fail: `training/report.py` writes it at any time."""
+    try:
+        page, *_ = write_report(folder)
+        logger.info("the result is in %s, the report in %s", folder / MODEL, page)
+    except (ValueError, OSError) as error:
+        logger.warning("There is no report: %s", error)
