@@ -1,5 +1,6 @@
 """Memory stays what it was, however many shapes of batches have come by."""
 
+import platform
 import random
 import sys
 
@@ -31,3 +32,21 @@ def test_thousands_of_mixed_lines_take_no_more_memory_than_hundreds(
 
     first, *_, last = map(int, shown.split())
     assert last - first < BAR
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+def test_freed_memory_is_there_for_the_next_step(tmp_path):
+    program = """
+import resource
+from vanilla_transformer.steady_memory import keep_freed_memory
+keep_freed_memory()
+for _ in range(2):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    step = bytearray(100_000_000)
+    del step
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    shown = run_fresh("-c", program, folder=tmp_path, PYTHONPATH=str(REPOSITORY))
+
+    first, second = map(int, shown.split())
+    assert second < first / 10

@@ -31,7 +31,7 @@ def keep_freed_memory() -> None:
     """Keep what is freed for the next step, where that can be said: with glibc.
 
     Each step of a training needs as much as the one before. To give it back and to get it anew,
-    page by page, took 7 to 9 % of a small model's time.
+    page by page, took 3 % of a tiny model's time in float32, and 5 % in bfloat16.
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if choose is not None:
