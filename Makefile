@@ -8,10 +8,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 ARGS ?=
+RECIPE ?= numbers
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow test-upstream lint format tokenizer bench bench-decoding \
-	bench-tokenization clean
+.PHONY: help test test-slow test-upstream lint format tokenizer train bench bench-decoding \
+	bench-tokenization bench-end-to-end clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
@@ -46,6 +47,10 @@ tokenizer: $(VENV)/.built ## learn tokenizer/en-de again from ../shared/data
 	$(BIN)/python -m tokenizer.train $(EN_DE_CORPORA) --output tokenizer/en-de --force \
 		--vocabulary-size 16000 --licence "$(EN_DE_LICENCE)"
 
+train: $(VENV)/.built ## train by a recipe: make train RECIPE=numbers; arguments: ARGS="--resume"
+	$(BIN)/python training/train.py --config training/recipes/$(RECIPE).yaml \
+		--output runs/$(RECIPE) $(ARGS)
+
 bench: $(VENV)/.built ## training speed against MarianMT and torch.nn
 	$(BIN)/python benchmarks/training.py $(ARGS)
 
@@ -54,6 +59,9 @@ bench-decoding: $(VENV)/.built ## decoding speed against CTranslate2 and MarianM
 
 bench-tokenization: $(VENV)/.built ## tokenizers: ours against sentencepiece and subword-nmt
 	$(BIN)/python benchmarks/tokenization.py $(ARGS)
+
+bench-end-to-end: $(VENV)/.built ## whole training loops against Seq2SeqTrainer and others
+	$(BIN)/python benchmarks/train_end_to_end.py $(ARGS)
 
 clean: ## remove .venv, the unpacked release and all caches
 	rm -rf $(VENV) .upstream build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -61,13 +61,18 @@ def prepare_training(folder):
     (folder / "recipe.yaml").write_text(yaml.safe_dump({"corpus": corpus, **RECIPE}))
 
 
-def train(folder, output, *changes, resume=False):
+def train(recipe, output, *changes, resume=False):
     """Train in this process, neither waiting for a disk nor drawing charts; returns its code."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         patch.setattr(training.train, "write_final_report", lambda folder: None)
         with pytest.raises(SystemExit) as end:
-            main(folder / "recipe.yaml", output, resume=resume, changes=list(changes))
+            main(
+                recipe / "recipe.yaml" if recipe.is_dir() else recipe,
+                output,
+                resume=resume,
+                changes=list(changes),
+            )
     return end.value.code
 
 

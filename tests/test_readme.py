@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from conftest import SENTENCES
 from scripts.fresh_process import run_fresh
+from transformers import AutoTokenizer
 from typer import Typer
 from typer.testing import CliRunner
 
 from training import finetune
+from training.model import build_model
+from training.recipe import load_recipe
 from vanilla_transformer.cli import app
 from vanilla_transformer.translate import load_translator
 
@@ -84,3 +87,25 @@ def test_the_fine_tunings_of_the_readme_run(translate, tmp_path, monkeypatch):
     ]
 
     assert [result.exit_code for result in results] == [0, 0, 0], results[-1].stderr
+
+
+def test_the_recipe_of_the_readme_describes_a_training(tmp_path):
+    (block,) = re.findall(r"```yaml\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    (tmp_path / "my-recipe.yaml").write_text(block, encoding="utf-8")
+
+    recipe = load_recipe(tmp_path / "my-recipe.yaml", ("optimization.peak_learning_rate=2e-3",))
+
+    assert [len(corpus.places) for corpus in recipe.corpus.train] == [2, 1]
+    assert (
+        build_model(
+            recipe, AutoTokenizer.from_pretrained(REPOSITORY / "tokenizer/en-de")
+        ).num_parameters()
+        > 1e6
+    )
+
+
+def test_the_training_commands_of_the_readme_name_files_that_there_are():
+    commands = re.findall(r"training/[\w/-]+\.(?:py|yaml)", README.read_text("utf-8"))
+
+    assert len(commands) > 5
+    assert all((REPOSITORY / name).exists() for name in commands)
