@@ -24,6 +24,12 @@ PAIRS = [
 SECTION = EvaluationSection(num_beams=2, batch_tokens=60, samples=2)
 
 
+def score_of(loss, translations=()):
+    figures = {"bleu": 2.0, "chrf": 3.0, "exact": 0.0}
+    signatures = {"bleu_signature": "", "chrf_signature": ""}
+    return Score(loss=loss, translations=list(translations), **figures, **signatures)
+
+
 @pytest.fixture
 def model(build_tiny, tiny_tokenizer):
     return build_tiny(
@@ -76,6 +82,8 @@ def test_bleu_and_chrf_are_those_of_sacrebleu(model, evaluate):
     assert score.bleu == sacrebleu.corpus_bleu(score.translations, references).score
     assert score.chrf == sacrebleu.corpus_chrf(score.translations, references).score
     assert "tok:13a" in score.bleu_signature
+    are_exact = [one == pair[1] for one, pair in zip(score.translations, PAIRS, strict=True)]
+    assert score.exact == 100 * sum(are_exact) / len(PAIRS)
 
 
 def test_translations_are_those_of_generate_in_the_order_of_the_pairs(
@@ -133,7 +141,7 @@ def test_batches_keep_to_their_tokens(evaluate):
 
 def test_samples_are_the_first_pairs(evaluate):
     translations = [f"translation {n}" for n in range(5)]
-    score = Score(1.0, 2.0, 3.0, "", "", translations)
+    score = score_of(1.0, translations)
 
     assert evaluate().samples(score) == [
         {"source": source, "reference": reference, "translation": f"translation {n}"}
@@ -143,8 +151,8 @@ def test_samples_are_the_first_pairs(evaluate):
 
 @pytest.mark.parametrize(("best_by", "quality"), [("loss", -1.0), ("bleu", 2.0), ("chrf", 3.0)])
 def test_quality_is_the_higher_the_better(best_by, quality):
-    assert Score(1.0, 2.0, 3.0, "", "", []).quality(best_by) == quality
+    assert score_of(1.0).quality(best_by) == quality
 
 
 def test_a_huge_loss_has_a_perplexity():
-    assert math.isfinite(Score(1e9, 0.0, 0.0, "", "", []).perplexity)
+    assert math.isfinite(score_of(1e9).perplexity)

@@ -70,7 +70,8 @@ def test_a_resumed_run_tells_its_steps_once(tmp_path):
 def test_other_processes_keep_silent(tmp_path):
     reporter = make_reporter(tmp_path, is_main=False)
     take_steps(reporter, [1.0, 2.0])
-    reporter.evaluation(Progress(step=2), Score(1.0, 2.0, 3.0, "", "", []))
+    score = Score(1.0, 2.0, 3.0, 0.0, "", "", [])
+    reporter.evaluation(Progress(step=2), score)
     reporter.skipped(Progress(step=2), Outcome(1.0, 1.0, 1.0, False, False), [1])
     reporter.result(Progress(step=2), [2], {})
 
