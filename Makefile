@@ -18,8 +18,8 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
 		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-19s %s\n' "$$name" "$$what"; done
 
-test: $(VENV)/.built ## the test suite; arguments: make test ARGS="-k attention"
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.built ## the test suite, on all cores; arguments: make test ARGS="-k attention"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 test-slow: $(VENV)/.built ## train small tasks until they are solved
 	$(BIN)/python -m pytest -m slow $(ARGS)

@@ -51,4 +51,13 @@ def build_models():
         name: AutoModelForSeq2SeqLM.from_config(config, attn_implementation="eager").eval()
         for name, config in configs.items()
     }
-    return {"ours": make_model(max_position_embeddings=64).eval(), **built}
+    return {"ours": talkative(make_model(max_position_embeddings=64)).eval(), **built}
+
+
+@torch.no_grad()
+def talkative(model):
+    """With larger weights an untrained model says something, and not the same of all sources."""
+    for name, weight in model.named_parameters():
+        if name.endswith(("_proj.weight", "fc1.weight", "fc2.weight")):
+            weight.mul_(2)
+    return model
