@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from scripts.fresh_process import REPOSITORY
@@ -15,12 +16,12 @@ import multiprocessing, os, sys, time
 from training.interruption import INTERRUPTED, Interruption
 
 def work():
+    os.write(1, b"ready")  # Python forgets a signal that comes while it forks
     time.sleep(600)
 
 with Interruption() as interruption:
     worker = multiprocessing.get_context("fork").Process(target=work)
     worker.start()
-    os.write(1, b"ready")
     while not interruption.requested:
         time.sleep(0.01)
     assert worker.is_alive()
@@ -53,7 +54,7 @@ def loop():
 
     yield start
     for process in started:
-        if process.poll() is None:
+        with suppress(ProcessLookupError):  # a worker may outlive it
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
