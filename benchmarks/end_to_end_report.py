@@ -28,8 +28,8 @@ EXPLANATION = """\
   is less work. bf16 is `model.to(bfloat16)`, weights and moments too; *autocast* is `bf16=True`.
   Ours keeps float32 weights. *Memory kept*: two variables of the environment (MALLOC_MMAP_MAX_,
   MALLOC_TRIM_THRESHOLD_) tell glibc to keep what is freed, as our loop does by itself; Trainer has
-  no such setting, and here it is eager. JoeyNMT drops inside attention and feed-forward too, sorts by
-  no length, and has no bf16 on CPUs.
+  no such setting, and here it is eager. JoeyNMT drops inside attention and feed-forward too, sorts
+  by no length, and has no bf16 on CPUs.
 - Loss: of a target token, the mean of the first and of the last turn; all learn from equally many
   tokens, but not from the same random weights."""
 
