@@ -27,7 +27,14 @@ def answering() -> TextIO:
 class ScriptProcess:
     """A script of this folder at work in a fresh process; its first line greets."""
 
-    def __init__(self, python: str, script: str, *arguments: str, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        python: str,
+        script: str,
+        *arguments: str,
+        log: Path | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         """Start it; with a log, what it says on stderr goes there."""
         self.script, self.log = script, log
         words = None if log is None else log.open("wb")
@@ -41,7 +48,11 @@ class ScriptProcess:
             stdout=subprocess.PIPE,
             stderr=words,
             cwd=REPOSITORY,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                **(environment or {}),
+            },
             text=True,
         )
         if words is not None:

@@ -70,9 +70,11 @@ def compete(plan: Plan, size: str, precision: str) -> Iterator[tuple[str, Turn]]
         for name, python in plan.pythons.items():
             settings = LOOPS[name].settings.get(precision)
             if settings is not None:
-                arguments = request(plan.folder, task, settings)
+                loop, arguments = LOOPS[name], request(plan.folder, task, settings)
                 log = plan.folder / f"{len(processes)}.log"
-                process = LoopProcess(python, LOOPS[name].script, *arguments, log=log)
+                process = LoopProcess(
+                    python, loop.script, *arguments, log=log, environment=loop.environment
+                )
                 processes[name] = stack.enter_context(process)
         for process in processes.values():
             process.take_turn(plan.warm_up)
