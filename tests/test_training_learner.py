@@ -89,7 +89,7 @@ def test_a_step_is_one_of_adamw(clipped, learn, batch):
         norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), clipped or math.inf)
         optimizer.step()
         optimizer.zero_grad()
-        assert outcome.loss == pytest.approx(float(loss), rel=1e-5)
+        assert outcome.loss == pytest.approx(loss.item(), rel=1e-5)
         assert outcome.gradient_norm == pytest.approx(float(norm), rel=1e-4)
 
     torch.testing.assert_close(meaningful(ours.weights.model), meaningful(plain), rtol=0, atol=2e-5)
