@@ -39,6 +39,7 @@ TINY = {
 }
 FIRST_WORD, WORDS = 3, 30  # ids below are padding, start and end; the others fit any vocabulary
 LENGTHS = [(5, 7), (3, 3), (9, 4), (6, 6)]  # of source and target, the end included
+PLACE_OF_FILES = "{repo_id}/resolve/{revision}/{filename}"
 SENTENCES = """\
 The quick brown fox jumps over the dog.\tDer schnelle braune Fuchs springt über den Hund.
 Where is the train station?\tWo ist der Bahnhof?
@@ -230,6 +231,8 @@ def at_hub(monkeypatch, tmp_path):
         with running_hub(**settings) as hub, monkeypatch.context() as patch:
             hub.waits = []
             patch.setattr(constants, "ENDPOINT", hub.url)
+            patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{hub.url}/{PLACE_OF_FILES}")
+            patch.setattr("transformers.utils.hub._hf_api", None)  # it remembers where it went first
             patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
             patch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
             patch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))

@@ -19,7 +19,7 @@ from huggingface_hub.utils import is_jinja_available, validate_repo_id
 from . import card_markup
 from .card_tables import describe_run, tables_of
 from .configuration_rules import refuse
-from .run_facts import RunFacts
+from .run_facts import RunFacts, read_run_of
 
 TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 TAGS = ["translation", "vanilla-transformer", "attention-is-all-you-need"]
@@ -36,7 +36,6 @@ class CardSubject:
     """The model that a card is about."""
 
     model: Any
-    tokenizer: Any
     name: str  # what it is loaded by: a repository
     facts: dict[str, Any]
     run: RunFacts
@@ -85,6 +84,12 @@ def make_card(subject: CardSubject) -> str:
     text = re.sub(r"\n{3,}", "\n\n", str(card)).rstrip() + "\n"
     refuse(complaints_about_card(text))
     return text
+
+
+def write_card_of(model: Any, repository: str) -> str:
+    """The card of a model in memory, by the run whose result it was loaded from."""
+    run = read_run_of(Path(model.name_or_path or "."))
+    return make_card(CardSubject(model, name=repository, facts={}, run=run, translate=str))
 
 
 def metadata_of(subject: CardSubject) -> ModelCardData:

@@ -127,7 +127,7 @@ def write_card(source: Path, publication: Publication, name: str, card: Path | N
         if run.curves:
             shutil.copyfile(run.curves, folder / CURVES)
         translate = translator_of(publication)
-        subject = CardSubject(publication.model, publication.tokenizer, name, facts, run, translate)
+        subject = CardSubject(publication.model, name, facts, run, translate)
         (folder / CARD).write_text(make_card(subject), encoding="utf-8")
         if facts_file is None:
             publication.remarks.append("the card knows only the run: say more with --card FILE")
