@@ -232,7 +232,9 @@ def at_hub(monkeypatch, tmp_path):
             hub.waits = []
             patch.setattr(constants, "ENDPOINT", hub.url)
             patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{hub.url}/{PLACE_OF_FILES}")
-            patch.setattr("transformers.utils.hub._hf_api", None)  # it remembers where it went first
+            patch.setattr(
+                "transformers.utils.hub._hf_api", None
+            )  # it remembers where it went first
             patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
             patch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
             patch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import tempfile
 from copy import deepcopy
 from pathlib import Path
 
@@ -126,13 +127,13 @@ def test_a_dry_run_leaves_the_folder_and_names_every_file(source, at_hub, tmp_pa
     assert {"LICENSE", "README.md", "modeling_vanilla_transformer.py"} <= listed.keys()
 
 
-def test_a_dry_run_finds_itself_a_folder(source, unverified):
+def test_a_dry_run_finds_itself_a_folder(source, unverified, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = publish(source, "--dry-run")
 
     folder = Path(result.stdout.splitlines()[1].split()[-1])
-    found = (folder / "tokenizer.json").read_bytes()
-    shutil.rmtree(folder)
-    assert found == (source / "tokenizer.json").read_bytes()
+    assert folder.parent == tmp_path
+    assert (folder / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
     assert "--to user/name" in result.stdout
 
 

@@ -110,7 +110,7 @@ def metadata_of(subject: CardSubject) -> ModelCardData:
         datasets=facts.get("datasets"),
         metrics=[metric for metric in METRICS if any(one.metric_type == metric for one in scores)]
         or None,
-        model_name=subject.title,
+        model_name=subject.title if scores else None,
         eval_results=scores or None,
         **{name: value for name, value in more.items() if value},
     )
