@@ -60,7 +60,7 @@ class Fault:
     """What happens instead of an answer, or after the work is done, so many times."""
 
     request: re.Pattern
-    refusal: RefusalError | None  # None: the connection breaks
+    refusal: object  # an error, something to do meanwhile, or None: the connection breaks
     times: int
     after: bool
 
@@ -87,6 +87,10 @@ class Hub:
     def fail(self, request, code=None, message="", times=1, after=False, **headers):
         refusal = RefusalError(code, message, **headers) if code else None
         self.faults.append(Fault(re.compile(request), refusal, times, after))
+
+    def meanwhile(self, request, act):
+        """Have something happen before a request is answered."""
+        self.faults.append(Fault(re.compile(request), act, 1, after=False))
 
     def asked(self, pattern):
         return [request for request in self.requests if re.search(pattern, request)]
@@ -145,7 +149,9 @@ class Handler(BaseHTTPRequestHandler):
         return chunk
 
     def fail_if_told(self, fault):
-        if fault:
+        if fault and callable(fault.refusal):
+            fault.refusal()
+        elif fault:
             raise fault.refusal or ConnectionAbortedError
 
     def work(self, hub):

@@ -144,13 +144,28 @@ def test_nobody_waits_an_hour(folder, at_hub):
     assert hub.waits == []
 
 
-def test_somebody_else_s_commit_in_between_is_kept(folder, at_hub):
+def test_a_commit_of_somebody_else_in_between_is_seen(folder, at_hub):
+    def commit():
+        repository = hub.repositories[NAME]
+        files = {**repository.files, "mine.txt": b"mine", "pytorch_model.bin": b"old"}
+        repository.commits.append(("Meanwhile", files))
+
     with at_hub() as hub:
-        hub.fail("/commit/", code=412, message="The expected parent commit is not the head")
+        hub.meanwhile("/commit/", commit)
         upload(folder, TO_NAME, "After")
 
-    assert published(hub.repositories[NAME]) == content_of(folder)
-    assert len(hub.asked("GET /api/models/")) == 2  # it looked again
+    assert [message for message, _ in hub.repositories[NAME].commits[1:]] == ["Meanwhile", "After"]
+    assert published(hub.repositories[NAME]) == {**content_of(folder), "mine.txt": b"mine"}
+
+
+def test_trouble_with_large_files_alone_names_the_other_way(folder, at_hub, monkeypatch):
+    def fail(*places, **settings):
+        raise RuntimeError("CAS service error")
+
+    with at_hub():
+        monkeypatch.setattr("huggingface_hub._commit_api._upload_files", fail)
+        with pytest.raises(UploadError, match=r"CAS service error.*HF_HUB_DISABLE_XET=1"):
+            upload(folder, TO_NAME, "Never")
 
 
 def test_a_private_repository_is_private_and_a_public_one_is_refused(folder, at_hub):

@@ -34,6 +34,7 @@ ADVICE = {
     429: "it takes no more requests for now: publish again later, what is there is not sent again",
 }
 LATER = "publish again later, what is there is not sent again"
+OTHER_WAY = "set HF_HUB_DISABLE_XET=1, then they go by plain HTTP"
 NETWORK = "check the network, proxies and HF_ENDPOINT, and publish again: what is there stays there"
 
 
@@ -58,7 +59,12 @@ def explain(error: BaseException, repository: str) -> UploadError | None:
         return UploadError(f"The Hub must take {repository}, got {heard}: {advice}.")
     if isinstance(cause, HTTPError | ConnectionError | TimeoutError):
         said = f"{type(cause).__name__}{f': {cause}' if str(cause) else ''}"
-        return UploadError(f"The Hub must answer, got {said}: {NETWORK}.")
+        other_way = f" Or {OTHER_WAY}." if "xet" in said else ""
+        return UploadError(f"The Hub must answer, got {said}: {NETWORK}.{other_way}")
+    if isinstance(error, RuntimeError):  # what large files end in, where they go another way
+        return UploadError(
+            f"Large files must get to the Hub, got {error}: {LATER}, or {OTHER_WAY}."
+        )
     if isinstance(error, ValueError) and QUOTA.search(str(error)):  # of single large files
         return UploadError(f"The Hub must take {repository}, got: {error} {ADVICE[413]}.")
     return None
