@@ -238,6 +238,18 @@ def test_each_thing_that_must_not_be_published_is_refused(name, copy, at_hub, un
     assert hub.repositories == {}
 
 
+@pytest.mark.parametrize("name", ["facts.yaml", "card.md"])
+def test_what_a_given_card_says_is_looked_at_too(name, copy, unverified, tmp_path):
+    text = {"facts.yaml": "limits: see /home/me/x", "card.md": "---\nlicense: mit\n---\n/home/me/x"}
+    (tmp_path / name).write_text(text[name])
+    (copy / "README.md").write_text(f"---\nlicense: mit\n---\n{TOKEN}")  # which does not go
+    result = publish(copy, "--dry-run", "--folder", tmp_path / "dry", "--card", tmp_path / name)
+
+    assert result.exit_code == 1
+    assert "README.md must hold nothing private, got a path" in result.stderr
+    assert "token" not in result.stderr.splitlines()[-1]
+
+
 def test_all_reasons_are_told_at_once(copy, unverified, tmp_path):
     together = ("nan", "arguments", "hidden pickle", "token", "home", "configuration", "card")
     for name in together:

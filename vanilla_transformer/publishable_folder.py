@@ -47,7 +47,8 @@ def make_folder(
 ) -> Publication:
     """Write what is to be published into an empty folder, or say all that is against it."""
     check_source(source)
-    taken, left_out = choose_files(source, exclude)
+    made_anew = (*MADE_ANEW, CARD) if card else MADE_ANEW
+    taken, left_out = choose_files(source, made_anew, exclude)
     problems = [*refusals_of(taken)]
     loaded = attempt(lambda: load(source), problems)
     if loaded is None:
@@ -77,7 +78,9 @@ def check_source(source: Path) -> None:
         raise ValueError(f"MODEL must be a folder with a config.json, got {source}{adapter}.")
 
 
-def choose_files(source: Path, exclude: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
+def choose_files(
+    source: Path, made_anew: Sequence[str], exclude: Sequence[str]
+) -> tuple[dict[str, Path], list[str]]:
     """The files of a model folder that matter, and the names of what is left out."""
     taken, left_out = {}, []
     for place in sorted(source.iterdir()):
@@ -86,7 +89,7 @@ def choose_files(source: Path, exclude: Sequence[str]) -> tuple[dict[str, Path],
             left_out.append(f"{place.name}/")
         elif is_other or place.name.startswith("."):
             left_out.append(place.name)
-        elif not any(fnmatch(place.name, pattern) for pattern in MADE_ANEW):
+        elif not any(fnmatch(place.name, pattern) for pattern in made_anew):
             taken[place.name] = place
     return taken, [name for name in left_out if name != "__pycache__/"]
 

@@ -15,7 +15,7 @@ FIRST_BYTES_OF_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 
 WEIGHTS = ".safetensors"
 ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}  # by their first bytes; others are UTF-8
 NAMES_SHOWN = 3
-WAY_OUT = "remove it, or leave it out with --exclude {name}"
+WAY_OUT = "take it out, or leave the file out with --exclude {name}"
 
 
 def refusals_of(files: dict[str, Path]) -> Iterator[str]:
