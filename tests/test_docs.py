@@ -12,6 +12,7 @@ LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_python_of_a_page_prints_what_it_says(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "tokenizer").symlink_to(REPOSITORY / "tokenizer")
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
         exec(block, names)
