@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from training import finetune
 from training.finetune import Options, fine_tune
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer.translators import load_translator
 
 QUICK = ("--max-steps", "12", "--every-steps", "6", "--tokens", "200", "--warmup-steps", "2")
 FASTER = ("--learning-rate", "0.01")
@@ -131,6 +132,11 @@ def test_lora_trains_an_adapter_alone_which_loads_and_merges(options):
         merged = adapted.merge_and_unload()
         torch.testing.assert_close(merged(**sources, labels=labels).logits, logits)
     assert torch.equal(merged.generate(**sources, max_new_tokens=8), words)
+    for precision in ("float32", "int8"):  # as the command line loads it, by its folder
+        translate = load_translator(str(options.output), precision)
+        assert isinstance(translate.model, VanillaTransformerForConditionalGeneration)
+        if precision == "float32":
+            assert torch.equal(translate.model.generate(**sources, max_new_tokens=8), words)
 
 
 def test_a_resumed_lora_ends_with_the_same_adapter(options):

@@ -11,7 +11,8 @@ from toy_models import LINE, OTHER, TEXTS, texts_of
 from vanilla_transformer import line_chunks
 from vanilla_transformer import translate as translate_module
 from vanilla_transformer.line_chunks import count_lines
-from vanilla_transformer.translate import Options, load_translator, translate_files
+from vanilla_transformer.translate import Options, translate_files
+from vanilla_transformer.translators import load_translator
 
 LINES = [
     "",

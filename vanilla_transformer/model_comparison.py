@@ -9,7 +9,8 @@ from .line_chunks import read_chunks
 from .parallel_text import FILE_READERS, Row, format_of, read_aligned, read_lines
 from .significance import Comparison, build_metrics, check_sizes, compare_systems
 from .steady_memory import return_freed_memory
-from .translate import Options, Precision, Step, load_translator, translate_chunk
+from .translate import Options, Step, translate_chunk
+from .translators import Precision, load_translator
 
 
 @dataclass(frozen=True)
