@@ -3,7 +3,7 @@
     RUN/checkpoints/
       step-00001200/    an ordinary `from_pretrained` folder
         manifest.json   every file below with its size and digest; written last
-        training/       what only a resumed run needs: optimizer, generators, progress
+        training/       what only a resumed run needs: optimizer, progress
       .staged-...       not yet a checkpoint: a run is writing it, or was killed while it did
       .replaced-...     still a checkpoint, until another of the same step has taken its place
       .removed-...      no longer a checkpoint: being deleted
