@@ -188,19 +188,6 @@ def test_at_least_one_last_and_one_best_are_kept(tmp_path):
         Checkpoints(tmp_path, keep_last=3, keep_best=0)
 
 
-def test_every_process_writes_its_share(run):
-    """What a loop over several processes calls, barriers left out."""
-    run.stage(5)
-    write_content(5)(run.staged(5))
-    for rank in range(2):
-        (run.staged(5) / "training" / f"rank-{rank}").write_text(str(rank))
-    assert run.latest() is None
-    run.commit(5, score=1.0)
-
-    assert (run.latest().training / "rank-1").read_text() == "1"
-    assert is_as_written(run.latest())
-
-
 def test_what_a_killed_run_was_about_to_delete_is_deleted(run):
     save(run, 1, 2)
     shutil.copytree(run.folder / "step-00000001", run.folder / ".removed-step-00000003")
