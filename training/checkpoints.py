@@ -28,10 +28,9 @@ from training.checkpoint_files import (
     find_damage,
     read_manifest,
     remove_folder,
-    sync_files,
-    sync_folder,
     write_manifest,
 )
+from training.whole_files import sync_files, sync_folder
 
 logger = logging.getLogger(__name__)
 
