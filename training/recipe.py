@@ -198,6 +198,15 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     return recipe
 
 
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values by one name each: {"seed": 1, "log": {"every_steps": 50}} -> "log.every_steps": 50."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        is_section = isinstance(value, dict)
+        found |= flat(value, f"{prefix}{name}.") if is_section else {f"{prefix}{name}": value}
+    return found
+
+
 def _plain(value: Any) -> Any:
     """Tuples as lists: what YAML can say."""
     if isinstance(value, dict):
