@@ -181,6 +181,11 @@ def test_missing_and_empty_text_is_refused(refused, tmp_path):
     assert "must hold a pair of sentences" in refused(validation=tmp_path / "blank.tsv")
 
 
+@pytest.mark.parametrize("languages", ["en", "en,de,fr", "en,en", "en,"])
+def test_languages_are_two(refused, languages):
+    assert "two names like en,de" in refused(languages=languages)
+
+
 def test_text_of_which_every_pair_is_too_long_is_refused(refused, place):
     assert "at least one pair" in refused(place / "model", "--max-length", "2")
 
