@@ -102,6 +102,21 @@ def test_a_model_with_fewer_words_than_its_tokenizer_is_refused(refusal):
     assert re.search(r"a row for every token, got vocab_size=100 for the \d+ tokens", told)
 
 
+def test_special_tokens_of_another_tokenizer_are_refused(refusal):
+    told = refusal("model.pad_token_id=3")
+
+    assert "special tokens must be its tokenizer's, got model.pad_token_id=3: leave it out" in told
+
+
+def test_a_library_that_is_not_there_is_told_in_a_line(refusal, monkeypatch):
+    def find(**_):
+        raise ImportError("DeepSpeed is not installed => run `pip install deepspeed`.")
+
+    monkeypatch.setattr("training.train.Accelerator", find)
+
+    assert "pip install deepspeed" in refusal()
+
+
 def test_a_tokenizer_that_is_not_there_is_named(refusal):
     assert "corpus.tokenizer must be " in refusal("corpus.tokenizer=no/such/folder")
 
