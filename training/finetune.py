@@ -212,7 +212,9 @@ def main(  # noqa: PLR0913 - a parameter an option
     tokens: Annotated[
         int, typer.Option(min=1, help="Of a batch on a process, on either side, with padding.")
     ] = Options.tokens,
-    accumulation: Annotated[int, typer.Option(min=1, help="Batches a step.")] = 1,
+    accumulation: Annotated[
+        int, typer.Option(min=1, help="Batches a step.")
+    ] = Options.accumulation,
     max_length: Annotated[
         int, typer.Option(min=1, help="Pairs with more tokens on a side are not learned from.")
     ] = Options.max_length,
