@@ -46,9 +46,6 @@ def are_whole(output, *steps):
     return found == {f"step-{step:08d}": [] for step in steps}
 
 
-# What cannot begin
-
-
 def with_lines(folder, name, **texts):
     for suffix, content in texts.items():
         (folder / f"{name}.{suffix}").write_bytes(content)
@@ -145,9 +142,6 @@ def test_a_folder_with_another_run_is_refused(small_training, tmp_path, refusal)
     assert are_whole(tmp_path / "run", 3, 4)
 
 
-# What is small
-
-
 @pytest.mark.parametrize("r_drop", [0, 1])
 def test_a_corpus_smaller_than_its_pieces_is_learned_from(r_drop, small_training, tmp_path):
     places = with_lines(tmp_path, "train", tsv=b"one\teins\ntwo\tzwei\n")
@@ -160,9 +154,6 @@ def test_a_corpus_smaller_than_its_pieces_is_learned_from(r_drop, small_training
 
 def test_one_beam_is_enough(small_training, tmp_path):
     assert train(small_training, tmp_path, *SHORT, "evaluation.num_beams=1") == 0
-
-
-# What happens on the way
 
 
 @pytest.fixture
@@ -313,9 +304,6 @@ def test_a_disk_without_room_for_the_log_is_named(tmp_path, refusal, monkeypatch
     assert "--resume" in told
 
 
-# Going on with another recipe
-
-
 @pytest.fixture
 def begun(small_training, tmp_path):
     assert train(small_training, tmp_path / "run", *SHORT) == 0
@@ -365,9 +353,6 @@ def test_texts_that_changed_since_the_run_began_are_refused(
 
     assert "training pairs" in told
     assert "another --output" in told
-
-
-# On disks and with processes of their own
 
 
 def launched(folder, output, *changes, **environment):

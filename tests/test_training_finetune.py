@@ -67,9 +67,6 @@ def history_of(folder):
     return json.loads((last / "trainer_state.json").read_text())["log_history"]
 
 
-# Whole
-
-
 def test_the_command_leaves_a_model_that_translates(finetuned):
     translate = pipeline("translation", model=str(finetuned), max_new_tokens=5)
 
@@ -100,9 +97,6 @@ def test_a_resumed_run_passes_over_a_broken_checkpoint_and_ends_the_same(options
     assert "passing over" in caplog.text
     resumed = load_file(options.output / "model.safetensors")
     assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
-
-
-# LoRA
 
 
 def test_lora_trains_an_adapter_alone_which_loads_and_merges(options):
@@ -144,9 +138,6 @@ def test_a_resumed_lora_ends_with_the_same_adapter(options):
 
     resumed = load_file(options.output / name)
     assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
-
-
-# Refusals
 
 
 @pytest.fixture
