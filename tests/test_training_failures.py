@@ -16,11 +16,12 @@ import torch
 from scripts.fresh_process import REPOSITORY
 from small_training import lines_in_log, small_recipe, steps_in_log, train, weights_at
 
-from training import learner
 from training.checkpoint_files import find_damage
 from training.interruption import INTERRUPTED
 from training.learner import Learner
+from training.objective import Objective
 from training.run_lock import RunLock
+from training.schedule import Schedule
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 SHORT = ("optimization.max_steps=4", "evaluation.every_steps=4")
@@ -161,17 +162,17 @@ def in_step(monkeypatch):
     """Let something happen to the loss of some steps; the learner knows which."""
 
     def set_up(happen):
-        take, measure, current = Learner.step, learner.loss_of, []
+        take, measure, current = Learner.step, Objective.__call__, []
 
         def step(one, number, *args, **kwargs):
             current[:] = [number]
             return take(one, number, *args, **kwargs)
 
-        def loss_of(*args):
+        def call(*args):
             return happen(current[0], *measure(*args))
 
         monkeypatch.setattr(Learner, "step", step)
-        monkeypatch.setattr(learner, "loss_of", loss_of)
+        monkeypatch.setattr(Objective, "__call__", call)
 
     return set_up
 
@@ -216,9 +217,7 @@ def test_ten_steps_in_a_row_without_a_finite_gradient_end_the_run(tmp_path, in_s
 
 def test_weights_that_are_no_numbers_are_never_saved(tmp_path, refusal, monkeypatch):
     """A step from finite gradients, but so long that it leads out of float32."""
-    monkeypatch.setattr(
-        learner.Schedule, "rate", lambda schedule, step: 1e39 if step == 6 else 1e-3
-    )
+    monkeypatch.setattr(Schedule, "rate", lambda schedule, step: 1e39 if step == 6 else 1e-3)
 
     told = refusal()
 

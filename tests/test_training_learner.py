@@ -8,9 +8,8 @@ import torch
 from accelerate import Accelerator
 from conftest import FIRST_WORD, LENGTHS, WORDS
 
-from training import learner as learner_module
 from training.learner import Learner
-from training.objective import IGNORED, collate
+from training.objective import IGNORED, Objective, collate
 from training.recipe import OptimizationSection
 
 START, END, PADDING = 1, 2, 0
@@ -149,9 +148,9 @@ def test_dropout_is_another_in_every_step_and_piece(learn, batch):
 def test_a_step_that_is_not_finite_changes_nothing(precision, learn, batch, monkeypatch):
     options = {"precision": precision, "ema_decay": 0.9}
     plain, spoilt = learn(4, **options), learn(4, **options)
-    measure = learner_module.loss_of
+    measure = Objective.__call__
     monkeypatch.setattr(
-        learner_module, "loss_of", lambda *given: [one * math.nan for one in measure(*given)]
+        Objective, "__call__", lambda *given: [one * math.nan for one in measure(*given)]
     )
 
     (outcome,) = go_on(spoilt, [5], [batch])

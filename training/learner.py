@@ -15,7 +15,7 @@ from torch import Tensor
 
 from training.failures import naming_the_shape
 from training.moving_average import MovingAverage
-from training.objective import Batch, loss_of
+from training.objective import Batch, Objective
 from training.placement import place_weights
 from training.recipe import OptimizationSection
 from training.saved_state import load_state, save_state
@@ -42,7 +42,8 @@ class Learner:
     def __init__(
         self, model: Any, section: OptimizationSection, seed: int, accelerator: Accelerator
     ) -> None:
-        self.section, self.seed, self.accelerator = section, seed, accelerator
+        self.seed, self.accelerator = seed, accelerator
+        self.objective = Objective(model.config.label_smoothing, section.r_drop)
         self.num_parameters: int = model.num_parameters()
         self.schedule = Schedule.of(section, model.config.d_model)
         self.weights = place_weights(model, section, accelerator)
@@ -59,16 +60,14 @@ class Learner:
         self, number: int, pieces: list[Batch], target_tokens: int, must_stop: bool = False
     ) -> Outcome:
         """Learn from this process's pieces of a batch with so many target tokens in all."""
-        loss = torch.zeros((), device=self.accelerator.device)
+        total = torch.zeros((), device=self.accelerator.device)
         for index, piece in enumerate(pieces):
             self._draw_from(number, self.accelerator.process_index * len(pieces) + index)
             with naming_the_shape(piece["input_ids"], piece["labels"], SMALLER):
-                objective, cross_entropy = loss_of(
-                    self.weights.model, piece, target_tokens, self.section.r_drop
-                )
-                self.weights.backward(objective, is_last=index + 1 == len(pieces))
-            loss += cross_entropy
-        return self._update(number, loss, must_stop)
+                loss, cross_entropy = self.objective(self.weights.model, piece, target_tokens)
+                self.weights.backward(loss, is_last=index + 1 == len(pieces))
+            total += cross_entropy
+        return self._update(number, total, must_stop)
 
     def _update(self, number: int, loss: Tensor, must_stop: bool) -> Outcome:
         """Take a step with the gradients of all processes; none, if they or the loss are wrong."""

@@ -1,11 +1,14 @@
 """What a step minimises: cross-entropy with smoothed labels (5.4), and R-Drop for small corpora."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from training.r_drop import agreeing_loss
 
 IGNORED = -100  # labels that are no words
 
@@ -40,23 +43,31 @@ def silenced(batch: Batch) -> Batch:
     return batch | {"labels": torch.full_like(batch["labels"], IGNORED)}
 
 
-def loss_of(model: Any, batch: Batch, target_tokens: int, r_drop: float) -> tuple[Tensor, Tensor]:
-    """The objective, and the cross-entropy in it.
+@dataclass(frozen=True)
+class Objective:
+    """Cross-entropy against smoothed labels, and R-Drop's term if its weight is not 0."""
 
-    Both are divided by `target_tokens`, those of the whole step's batch: the losses of its pieces,
-    wherever they are computed, add up to the loss of the batch.
-    """
-    if not r_drop:
-        loss = model(**batch, num_items_in_batch=target_tokens).loss
-        return loss, loss.detach()
-    first, second = (model(**batch, num_items_in_batch=target_tokens) for _ in range(2))
-    cross_entropy = (first.loss + second.loss) / 2
-    is_word = batch["labels"] != IGNORED
-    distance = symmetric_divergence(first.logits[is_word], second.logits[is_word])
-    return cross_entropy + r_drop * distance / target_tokens, cross_entropy.detach()
+    smoothing: float
+    r_drop: float
 
+    def __call__(self, model: Any, batch: Batch, target_tokens: int) -> tuple[Tensor, Tensor]:
+        """The objective, and the cross-entropy in it.
 
-def symmetric_divergence(logits: Tensor, others: Tensor) -> Tensor:
-    """(KL(p, q) + KL(q, p)) / 2 of two distributions over words, summed over rows."""
-    log_p, log_q = logits.float().log_softmax(dim=-1), others.float().log_softmax(dim=-1)
-    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
+        Both are divided by `target_tokens`, those of the whole step's batch: the losses of its
+        pieces, wherever they are computed, add up to the loss of the batch.
+        """
+        if not self.r_drop:
+            loss = model(**batch, num_items_in_batch=target_tokens).loss
+            return loss, loss.detach()
+        labels = batch["labels"]
+        inputs = {name: one for name, one in batch.items() if name != "labels"}
+        inputs["decoder_attention_mask"] = labels != IGNORED
+        first, second = (model(**inputs).logits.flatten(0, 1) for _ in range(2))
+        return agreeing_loss(
+            first,
+            second,
+            labels.flatten(),
+            smoothing=self.smoothing,
+            weight=self.r_drop,
+            items=target_tokens,
+        )
