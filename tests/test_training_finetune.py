@@ -68,9 +68,6 @@ def history_of(folder):
     return json.loads((last / "trainer_state.json").read_text())["log_history"]
 
 
-# Whole
-
-
 def test_the_command_leaves_a_model_that_translates(finetuned):
     translate = pipeline("translation", model=str(finetuned), max_new_tokens=5)
 
@@ -101,9 +98,6 @@ def test_a_resumed_run_passes_over_a_broken_checkpoint_and_ends_the_same(options
     assert "passing over" in caplog.text
     resumed = load_file(options.output / "model.safetensors")
     assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
-
-
-# LoRA
 
 
 def test_lora_trains_an_adapter_alone_which_loads_and_merges(options):
@@ -152,9 +146,6 @@ def test_a_resumed_lora_ends_with_the_same_adapter(options):
     assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
 
 
-# Refusals
-
-
 @pytest.fixture
 def refused(place, tmp_path):
     """What the command says when it refuses; arguments given replace the good ones."""
@@ -185,6 +176,11 @@ def test_missing_and_empty_text_is_refused(refused, tmp_path):
     assert "There is no file" in refused(train=tmp_path / "nothing.tsv")
     assert "is empty" in refused(train=tmp_path / "empty.tsv")
     assert "must hold a pair of sentences" in refused(validation=tmp_path / "blank.tsv")
+
+
+@pytest.mark.parametrize("languages", ["en", "en,de,fr", "en,en", "en,"])
+def test_languages_are_two(refused, languages):
+    assert "two names like en,de" in refused(languages=languages)
 
 
 def test_text_of_which_every_pair_is_too_long_is_refused(refused, place):

@@ -24,7 +24,7 @@ from training.corpus_report import CorpusReport
 from training.corpus_store import TokenFile, TokenWriter
 from training.number_words import PREFIX, number_corpus
 from training.recipe import CorpusSection
-from training.whole_folder import make_once
+from training.whole_files import make_once
 from vanilla_transformer import parallel_text
 from vanilla_transformer.parallel_text import Corpus, Pair, Row
 

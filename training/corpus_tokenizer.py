@@ -14,7 +14,7 @@ from tokenizer.readme import describe_bundle
 from tokenizer.train import Options, count_words
 from training.corpus import find_one
 from training.recipe import CorpusSection
-from training.whole_folder import make_once
+from training.whole_files import make_once
 
 ORIGIN = "learned_from.json"
 

@@ -33,7 +33,7 @@ from training.objective import IGNORED
 from training.trainer_batches import TranslationTrainer
 from training.trainer_folder import check_folder, clear_folder, last_whole_checkpoint
 from vanilla_transformer.cli import refusals
-from vanilla_transformer.parallel_text import find_corpora
+from vanilla_transformer.parallel_text import Languages, find_corpora, read_languages
 from vanilla_transformer.scoring import TranslationMetric
 
 logger = logging.getLogger("training")
@@ -49,7 +49,7 @@ class Options:
     train: list[str]
     validation: list[str]
     output: Path
-    languages: tuple[str, ...] = ("en", "de")
+    languages: Languages = ("en", "de")
     lora: bool = False
     max_steps: int = 1_000
     every_steps: int = 100
@@ -150,7 +150,7 @@ def load(folder: Path, *, lora: bool) -> tuple[Any, Any]:
     return tokenizer, get_peft_model(model, LORA) if lora else model
 
 
-def read_pairs(places: list[str], languages: tuple[str, ...], tokenizer: Any) -> Dataset:
+def read_pairs(places: list[str], languages: Languages, tokenizer: Any) -> Dataset:
     """All pairs of some corpora as token ids: `input_ids` of the source, `labels` of the target."""
     corpora = find_corpora(places, languages)
     pairs = [pair for corpus in corpora for pair in corpus]
@@ -212,7 +212,9 @@ def main(  # noqa: PLR0913 - a parameter an option
     tokens: Annotated[
         int, typer.Option(min=1, help="Of a batch on a process, on either side, with padding.")
     ] = Options.tokens,
-    accumulation: Annotated[int, typer.Option(min=1, help="Batches a step.")] = 1,
+    accumulation: Annotated[
+        int, typer.Option(min=1, help="Batches a step.")
+    ] = Options.accumulation,
     max_length: Annotated[
         int, typer.Option(min=1, help="Pairs with more tokens on a side are not learned from.")
     ] = Options.max_length,
@@ -228,7 +230,7 @@ def main(  # noqa: PLR0913 - a parameter an option
             train=train,
             validation=validation,
             output=output,
-            languages=tuple(name.strip() for name in languages.split(",")),
+            languages=read_languages(languages),
             lora=lora,
             max_steps=max_steps,
             every_steps=every_steps,

@@ -13,7 +13,7 @@ once, as the same signal would have done without us: nothing is saved, nothing i
 
 import os
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 INTERRUPTED = 75  # EX_TEMPFAIL of sysexits.h: stopped on request and saved; --resume continues
@@ -31,12 +31,7 @@ class Interruption:
         self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 

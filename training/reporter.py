@@ -16,7 +16,7 @@ from training.evaluation import Score
 from training.learner import Outcome
 from training.machine import describe_machine
 from training.progress import Progress
-from training.recipe import Recipe
+from training.recipe import Recipe, flat
 from training.run_log import LOG, RunLog
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Reporter:
         self.bleu: float | None = None
         self.bar: Any = None
         if recipe.log.trackers:
-            accelerator.init_trackers(PROJECT, config=_flat(asdict(recipe)))
+            accelerator.init_trackers(PROJECT, config=settings_of(recipe))
 
     def start(self, progress: Progress, **facts: Any) -> None:
         """The run begins, or goes on after a step."""
@@ -129,6 +129,12 @@ class Reporter:
             self.accelerator.log({f"{kind}/{k}": v for k, v in numbers.items()}, step=step)
 
 
+def settings_of(recipe: Recipe) -> dict[str, str | int | float]:
+    """What a tracker takes: numbers, and all else as text."""
+    values = flat(asdict(recipe)).items()
+    return {name: one if isinstance(one, int | float) else str(one) for name, one in values}
+
+
 def refuse_missing(trackers: tuple[str, ...]) -> None:
     """Name the trackers that are not installed."""
     if missing := [name for name in trackers if find_spec(name) is None]:
@@ -137,11 +143,3 @@ def refuse_missing(trackers: tuple[str, ...]) -> None:
             f"log.trackers must be installed, got {names} that are not: pip install {names}, or "
             "leave them out; RUN/log.jsonl and the report tell the same."
         )
-
-
-def _flat(values: Any, name: str = "") -> dict[str, str | int | float]:
-    """Nested values under one name each: what trackers take."""
-    if not isinstance(values, dict):
-        return {name: values if isinstance(values, int | float) else str(values)}
-    prefix = f"{name}." if name else ""
-    return {k: v for key, one in values.items() for k, v in _flat(one, f"{prefix}{key}").items()}

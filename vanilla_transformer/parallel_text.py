@@ -96,6 +96,14 @@ class Corpus:
                 yield pair
 
 
+def read_languages(text: str) -> Languages:
+    """Source and target as a command line has them: "en,de" -> ("en", "de")."""
+    names = tuple(name.strip() for name in text.split(","))
+    if len(names) != 2 or len(set(names)) != 2 or "" in names:
+        raise ValueError(f"languages must be two names like en,de, got {text!r}.")
+    return names
+
+
 def find_corpora(
     places: list[str], languages: Languages, *, skips_undecodable: bool = False
 ) -> list[Corpus]:
