@@ -50,7 +50,7 @@ from vanilla_transformer.steady_memory import keep_few_products, keep_freed_memo
 logger = logging.getLogger("training")
 
 MOST_SKIPPED_IN_A_ROW = 10
-BYTES_A_WEIGHT = 12  # float32 weights and the optimizer's two moments
+BYTES_A_NUMBER = 4  # float32: weights, the optimizer's two moments, perhaps a moving average
 
 
 class Run:
@@ -162,7 +162,9 @@ class Run:
 
     def _save(self, score: Score | None) -> None:
         quality = score.quality(self.recipe.evaluation.best_by) if score else None
-        bytes_needed = BYTES_A_WEIGHT * self.learner.num_parameters
+        bytes_needed = (
+            BYTES_A_NUMBER * (4 if self.learner.average else 3) * self.learner.num_parameters
+        )
         collected = self.learner.collect()  # by all processes, wherever the weights lie
         on_main(
             self.accelerator,
