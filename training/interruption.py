@@ -43,10 +43,8 @@ class Interruption:
             signal.signal(each, signal.SIG_DFL)
         name = signal.Signals(number).name
         # Neither print nor logging: the signal may have come in the middle of either.
-        os.write(
-            2,
-            f"\n{name}: stopping as soon as a checkpoint is saved; once more ends the run at once.\n".encode(),
-        )
+        told = f"\n{name}: the next checkpoint is the last; once more ends the run at once.\n"
+        os.write(2, told.encode())
         return None
 
     def _on_signal_to_worker(self, number: int) -> None:

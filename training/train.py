@@ -162,9 +162,8 @@ class Run:
 
     def _save(self, score: Score | None) -> None:
         quality = score.quality(self.recipe.evaluation.best_by) if score else None
-        bytes_needed = (
-            BYTES_A_NUMBER * (4 if self.learner.average else 3) * self.learner.num_parameters
-        )
+        numbers = 4 if self.learner.average else 3  # for each weight
+        bytes_needed = BYTES_A_NUMBER * numbers * self.learner.num_parameters
         collected = self.learner.collect()  # by all processes, wherever the weights lie
         on_main(
             self.accelerator,
