@@ -1,8 +1,11 @@
 """The documentation: its Python runs and prints what it says, its links point at what they name."""
 
+import json
 import re
 
 import pytest
+from conftest import SENTENCES
+from doc_commands import commands_of, run_command
 from scripts.point_links import DOCS, REPOSITORY, definitions, pointed
 
 PAGES = sorted(DOCS.glob("*.md"))
@@ -17,6 +20,33 @@ def test_the_python_of_a_page_prints_what_it_says(page, tmp_path, monkeypatch, c
     for block in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
         exec(block, names)
         assert capsys.readouterr().out == promised(block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_what_readers_have(tmp_path)
+    for block in re.findall(r"```yaml\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+        (tmp_path / "my-recipe.yaml").write_text(block, encoding="utf-8")
+
+    for command in commands_of(page):
+        run_command(command)
+
+
+def write_what_readers_have(folder):
+    """A clone, and their own text."""
+    for name in ("tokenizer", "training"):
+        (folder / name).symlink_to(REPOSITORY / name)
+    pairs = [line.split("\t") for line in SENTENCES.splitlines()]
+    for name in ("train", "valid"):
+        for side, language in enumerate(("en", "de")):
+            lines = [f"{name}: {pair[side]}\n" for pair in pairs]
+            (folder / f"{name}.{language}").write_text("".join(lines), encoding="utf-8")
+    for name in ("few", "test"):
+        (folder / f"{name}.tsv").write_text(SENTENCES, encoding="utf-8")
+    rows = [json.dumps({"en": f"More: {en}", "de": f"Mehr: {de}"}) for en, de in pairs]
+    (folder / "more.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    (folder / "numbers.txt").write_text("forty-two\n")
 
 
 def promised(block):
