@@ -225,7 +225,9 @@ def test_an_entry_is_one_corpus(prepare, tmp_path):
 
 
 def test_files_that_are_not_there_are_named(prepare):
-    with pytest.raises(ValueError, match=r"There is no file a\.en and no a\.de in /.*: taken for a"):
+    with pytest.raises(
+        ValueError, match=r"There is no file a\.en and no a\.de in /.*: taken for a"
+    ):
         prepare(("a.en", "a.de"))
 
 

@@ -26,7 +26,7 @@ from training.number_words import PREFIX, number_corpus
 from training.recipe import CorpusSection
 from training.whole_files import make_once
 from vanilla_transformer import parallel_text
-from vanilla_transformer.parallel_text import Corpus, Pair, Row, UnpairedText, describe_absent
+from vanilla_transformer.parallel_text import Corpus, Pair, Row, UnpairedTextError, describe_absent
 
 PAIRS_AT_ONCE = 1_000  # given to the tokenizer
 FORMAT = 1  # of what is kept; a higher number makes it anew, as changed built-in numbers must
@@ -130,7 +130,7 @@ def find_one(section: CorpusSection, places: tuple[str, ...]) -> Corpus:
     skips = section.checks.invalid_utf8 == "drop"
     try:
         corpora = find_corpora(section, places, skips_undecodable=skips)
-    except UnpairedText as error:
+    except UnpairedTextError as error:
         if len(places) > 1:
             raise
         raise ValueError(

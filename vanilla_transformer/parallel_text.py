@@ -25,7 +25,7 @@ EMPTY = "an empty side"
 INVALID_UTF8 = "invalid UTF-8"
 
 
-class UnpairedText(ValueError):
+class UnpairedTextError(ValueError):
     """A text file without the one that holds its translations."""
 
 
@@ -129,7 +129,7 @@ def find_corpora(
         else:
             texts.append(place)
     if len(texts) % 2:
-        raise UnpairedText(
+        raise UnpairedTextError(
             f"Text files come in pairs, first {languages[0]}, then {languages[1]}, got "
             f"{len(texts)}: {', '.join(texts)}. (A single file may be .tsv or .jsonl.)"
             + describe_absent(places)
