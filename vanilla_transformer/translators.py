@@ -41,13 +41,20 @@ def load_tokenizer(model: str) -> Any:
     if not is_folder and (folder.exists() or not HUB_NAME.fullmatch(model)):
         raise ValueError(
             f"model must be a folder with a config.json or a name on the Hub, got {model!r}: "
-            "model.save_pretrained and tokenizer.save_pretrained make such a folder."
+            + way_to_a_model(folder)
         )
     try:
         return AutoTokenizer.from_pretrained(model)
     except (OSError, ValueError) as error:
         way_out = "save one there with tokenizer.save_pretrained" if is_folder else "no such folder"
         raise ValueError(f"{model} must hold a tokenizer ({way_out}), got: {error}") from error
+
+
+def way_to_a_model(folder: Path) -> str:
+    """What to do with a folder that was taken for a model's and is none."""
+    if (folder / "model" / "config.json").is_file():
+        return f"did you mean {str(folder / 'model')!r}?"
+    return "model.save_pretrained and tokenizer.save_pretrained make such a folder."
 
 
 def load_model(model: str, dtype: torch.dtype) -> Any:
