@@ -167,6 +167,8 @@ def refused(place, tmp_path):
 
 def test_a_folder_without_a_model_is_refused(refused, tmp_path):
     assert "must be the folder of a saved model" in refused(tmp_path / "nothing")
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert "merge_and_unload()" in refused(tmp_path)
 
 
 def test_missing_and_empty_text_is_refused(refused, tmp_path):
