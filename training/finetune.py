@@ -247,7 +247,11 @@ def main(  # noqa: PLR0913 - a parameter an option
             bf16=bf16,
             seed=seed,
         )
-        scores = fine_tune(options, resume=resume, force=force)
+        try:
+            scores = fine_tune(options, resume=resume, force=force)
+        except KeyboardInterrupt:
+            told = f"stopped: --resume goes on after the last checkpoint in {output}"
+            raise SystemExit(told) from None
         if os.environ.get("RANK", "0") == "0":
             bleu, chrf = scores["eval_bleu"], scores["eval_chrf"]
             typer.echo(f"the best is in {output}: BLEU {bleu:.2f}, chrF {chrf:.2f} on validation")
