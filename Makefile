@@ -11,8 +11,8 @@ ARGS ?=
 RECIPE ?= numbers
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow test-upstream lint format tokenizer train card bench bench-decoding \
-	bench-tokenization bench-end-to-end clean
+.PHONY: help test test-slow test-upstream lint format docs tokenizer train card bench \
+	bench-decoding bench-tokenization bench-end-to-end clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
@@ -35,6 +35,9 @@ lint: $(VENV)/.built ## ruff, its formatter and mypy
 format: $(VENV)/.built ## format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.built ## point the links of docs/*.md at the lines they speak of
+	$(BIN)/python tests/scripts/point_links.py
 
 # The shipped tokenizer, byte for byte, from the corpora that lie beside the repository.
 EN_DE_CORPORA := ../shared/data/tatoeba/train.jsonl.gz ../shared/data/europarl/train.jsonl.gz

@@ -319,10 +319,14 @@ def test_other_models_and_folders_are_refused(copy, toy_models, tmp_path):
     toy_models["marian"].save_pretrained(copy)
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
-    results = [publish(place, "--dry-run") for place in (copy, tmp_path / "adapter", tmp_path)]
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "config.json").write_text("{}")
+    places = (copy, tmp_path / "adapter", tmp_path, tmp_path / "run")
+    results = [publish(place, "--dry-run") for place in places]
 
     complaints = [result.stderr.splitlines()[-1] for result in results]
-    assert [result.exit_code for result in results] == [1, 1, 1]
+    assert [result.exit_code for result in results] == [1, 1, 1, 1]
     assert "got MarianMTModel" in complaints[0]
     assert "merge_and_unload" in complaints[1]
     assert "save_pretrained" in complaints[2]
+    assert f"did you mean '{tmp_path}/run/model'?" in complaints[3]

@@ -17,7 +17,7 @@ from training import finetune
 from training.model import build_model
 from training.recipe import load_recipe
 from vanilla_transformer.cli import app
-from vanilla_transformer.translate import load_translator
+from vanilla_transformer.translators import load_translator
 
 README = Path(__file__).parents[1] / "README.md"
 REPOSITORY = README.parent

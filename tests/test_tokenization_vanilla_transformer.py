@@ -16,7 +16,6 @@ from scripts.fresh_process import run_fresh
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, TokenizersBackend
 
 import vanilla_transformer
-from tokenizer.dropout import BpeDropout
 from vanilla_transformer import VanillaTransformerTokenizer
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -269,32 +268,6 @@ def test_with_the_package_a_hub_folder_s_tokenizer_needs_no_trust(
     tiny_tokenizer.save_pretrained(tmp_path)
 
     assert type(AutoTokenizer.from_pretrained(tmp_path)) is VanillaTransformerTokenizer
-
-
-def test_dropout_splits_otherwise_and_loses_nothing(tiny_tokenizer):
-    text = "The quick brown fox jumps over the lazy dog. " * 20
-    splits = [BpeDropout(tiny_tokenizer, 0.5)(text).input_ids for _ in range(2)]
-
-    assert splits[0] != splits[1]
-    for ids in splits:
-        assert tiny_tokenizer.decode(ids, skip_special_tokens=True) == text
-    assert BpeDropout(tiny_tokenizer, 0.0)(text) == tiny_tokenizer(text)
-    assert set(BpeDropout(tiny_tokenizer, 1.0)(text).input_ids) <= set(range(2, 259))
-
-
-def test_dropout_leaves_its_tokenizer_alone(tiny_tokenizer):
-    before = tiny_tokenizer.backend_tokenizer.to_str()
-
-    BpeDropout(tiny_tokenizer, 0.5)("some words")
-
-    assert tiny_tokenizer.backend_tokenizer.to_str() == before
-    assert json.loads(before)["model"]["dropout"] is None
-
-
-@pytest.mark.parametrize("probability", [-0.1, 1.1])
-def test_a_dropout_beyond_probabilities_is_refused(probability, tiny_tokenizer):
-    with pytest.raises(ValueError, match=f"between 0 and 1, got {probability}"):
-        BpeDropout(tiny_tokenizer, probability)
 
 
 def test_a_saved_dropout_is_not_active_after_loading(bundle, tmp_path):

@@ -18,8 +18,6 @@ from transformers import AutoModelForSeq2SeqLM
 from training import checkpoints as checkpoints_module
 from training.checkpoint_files import MANIFEST, CheckpointError, find_damage
 from training.checkpoints import Checkpoints
-from training.random_states import random_states, restore_random_states
-from training.saved_state import load_state, save_state
 
 SCRIPT = SCRIPTS / "save_checkpoints.py"
 FILES = [*content_of(1), MANIFEST]
@@ -69,15 +67,10 @@ def test_a_checkpoint_is_what_was_written(run):
 
 
 def test_a_checkpoint_is_a_folder_that_loads_like_any_model(run, tiny_model):
-    def write(folder):
-        tiny_model.save_pretrained(folder)
-        save_state(random_states(), folder / "training" / "random-states-0")
-
-    run.save(1, write)
+    run.save(1, tiny_model.save_pretrained)
     loaded = AutoModelForSeq2SeqLM.from_pretrained(run.latest().folder)
 
     torch.testing.assert_close(loaded.state_dict(), tiny_model.state_dict(), rtol=0, atol=0)
-    restore_random_states(load_state(run.latest().training / "random-states-0"))
 
 
 def test_a_new_run_has_no_checkpoint(run):
@@ -193,19 +186,6 @@ def test_a_damaged_checkpoint_is_replaced_when_its_step_comes_again(run):
 def test_at_least_one_last_and_one_best_are_kept(tmp_path):
     with pytest.raises(ValueError, match="at least 1"):
         Checkpoints(tmp_path, keep_last=3, keep_best=0)
-
-
-def test_every_process_writes_its_share(run):
-    """What a loop over several processes calls, barriers left out."""
-    run.stage(5)
-    write_content(5)(run.staged(5))
-    for rank in range(2):
-        (run.staged(5) / "training" / f"rank-{rank}").write_text(str(rank))
-    assert run.latest() is None
-    run.commit(5, score=1.0)
-
-    assert (run.latest().training / "rank-1").read_text() == "1"
-    assert is_as_written(run.latest())
 
 
 def test_what_a_killed_run_was_about_to_delete_is_deleted(run):

@@ -47,9 +47,6 @@ def are_whole(output, *steps):
     return found == {f"step-{step:08d}": [] for step in steps}
 
 
-# What cannot begin
-
-
 def with_lines(folder, name, **texts):
     for suffix, content in texts.items():
         (folder / f"{name}.{suffix}").write_bytes(content)
@@ -103,6 +100,28 @@ def test_a_model_with_fewer_words_than_its_tokenizer_is_refused(refusal):
     assert re.search(r"a row for every token, got vocab_size=100 for the \d+ tokens", told)
 
 
+def test_special_tokens_of_another_tokenizer_are_refused(refusal):
+    told = refusal("model.pad_token_id=3")
+
+    assert "special tokens must be its tokenizer's, got model.pad_token_id=3: leave it out" in told
+
+
+def test_a_library_that_is_not_there_is_told_in_a_line(refusal, monkeypatch):
+    def find(**_):
+        raise ImportError("DeepSpeed is not installed => run `pip install deepspeed`.")
+
+    monkeypatch.setattr("training.train.Accelerator", find)
+
+    assert "pip install deepspeed" in refusal()
+
+
+def test_a_wrong_model_is_refused_before_the_corpus_is_read(refusal, tmp_path):
+    told = refusal("model.encoder_layer=1")
+
+    assert "did you mean 'encoder_layers'?" in told
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_tokenizer_that_is_not_there_is_named(refusal):
     assert "corpus.tokenizer must be " in refusal("corpus.tokenizer=no/such/folder")
 
@@ -131,9 +150,6 @@ def test_a_folder_with_another_run_is_refused(small_training, tmp_path, refusal)
     assert are_whole(tmp_path / "run", 3, 4)
 
 
-# What is small
-
-
 @pytest.mark.parametrize("r_drop", [0, 1])
 def test_a_corpus_smaller_than_its_pieces_is_learned_from(r_drop, small_training, tmp_path):
     places = with_lines(tmp_path, "train", tsv=b"one\teins\ntwo\tzwei\n")
@@ -146,9 +162,6 @@ def test_a_corpus_smaller_than_its_pieces_is_learned_from(r_drop, small_training
 
 def test_one_beam_is_enough(small_training, tmp_path):
     assert train(small_training, tmp_path, *SHORT, "evaluation.num_beams=1") == 0
-
-
-# What happens on the way
 
 
 @pytest.fixture
@@ -297,9 +310,6 @@ def test_a_disk_without_room_for_the_log_is_named(tmp_path, refusal, monkeypatch
     assert "--resume" in told
 
 
-# Going on with another recipe
-
-
 @pytest.fixture
 def begun(small_training, tmp_path):
     assert train(small_training, tmp_path / "run", *SHORT) == 0
@@ -349,9 +359,6 @@ def test_texts_that_changed_since_the_run_began_are_refused(
 
     assert "training pairs" in told
     assert "another --output" in told
-
-
-# On disks and with processes of their own
 
 
 def launched(folder, output, *changes, **environment):

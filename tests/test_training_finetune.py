@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from training import finetune
 from training.finetune import Options, fine_tune
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer.translators import load_translator
 
 QUICK = ("--max-steps", "12", "--every-steps", "6", "--tokens", "200", "--warmup-steps", "2")
 FASTER = ("--learning-rate", "0.01")
@@ -67,9 +68,6 @@ def history_of(folder):
     return json.loads((last / "trainer_state.json").read_text())["log_history"]
 
 
-# Whole
-
-
 def test_the_command_leaves_a_model_that_translates(finetuned):
     translate = pipeline("translation", model=str(finetuned), max_new_tokens=5)
 
@@ -102,9 +100,6 @@ def test_a_resumed_run_passes_over_a_broken_checkpoint_and_ends_the_same(options
     assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
 
 
-# LoRA
-
-
 def test_lora_trains_an_adapter_alone_which_loads_and_merges(options):
     before = AutoModelForSeq2SeqLM.from_pretrained(options.model)
     sources = AutoTokenizer.from_pretrained(options.model)(["Where is it?"], return_tensors="pt")
@@ -131,6 +126,11 @@ def test_lora_trains_an_adapter_alone_which_loads_and_merges(options):
         merged = adapted.merge_and_unload()
         torch.testing.assert_close(merged(**sources, labels=labels).logits, logits)
     assert torch.equal(merged.generate(**sources, max_new_tokens=8), words)
+    for precision in ("float32", "int8"):  # as the command line loads it, by its folder
+        translate = load_translator(str(options.output), precision)
+        assert isinstance(translate.model, VanillaTransformerForConditionalGeneration)
+        if precision == "float32":
+            assert torch.equal(translate.model.generate(**sources, max_new_tokens=8), words)
 
 
 def test_a_resumed_lora_ends_with_the_same_adapter(options):
@@ -144,9 +144,6 @@ def test_a_resumed_lora_ends_with_the_same_adapter(options):
 
     resumed = load_file(options.output / name)
     assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
-
-
-# Refusals
 
 
 @pytest.fixture
@@ -170,6 +167,8 @@ def refused(place, tmp_path):
 
 def test_a_folder_without_a_model_is_refused(refused, tmp_path):
     assert "must be the folder of a saved model" in refused(tmp_path / "nothing")
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert "merge_and_unload()" in refused(tmp_path)
 
 
 def test_missing_and_empty_text_is_refused(refused, tmp_path):
@@ -179,6 +178,11 @@ def test_missing_and_empty_text_is_refused(refused, tmp_path):
     assert "There is no file" in refused(train=tmp_path / "nothing.tsv")
     assert "is empty" in refused(train=tmp_path / "empty.tsv")
     assert "must hold a pair of sentences" in refused(validation=tmp_path / "blank.tsv")
+
+
+@pytest.mark.parametrize("languages", ["en", "en,de,fr", "en,en", "en,"])
+def test_languages_are_two(refused, languages):
+    assert "two names like en,de" in refused(languages=languages)
 
 
 def test_text_of_which_every_pair_is_too_long_is_refused(refused, place):
@@ -227,3 +231,18 @@ def test_processes_that_do_not_know_of_each_other_are_refused(refused, monkeypat
     monkeypatch.setattr(finetune.os, "environ", {"WORLD_SIZE": "2"})
 
     assert "ACCELERATE_USE_CPU=true" in refused()
+
+
+def test_control_c_says_how_to_go_on(options, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(finetune, "fine_tune", interrupt)
+    command = typer.Typer()
+    command.command()(finetune.main)
+    train, validation = str(options.train[0]), str(options.validation[0])
+    places = ["--train", train, "--validation", validation, "--output", str(options.output)]
+
+    result = CliRunner().invoke(command, [str(options.model), *places])
+
+    assert "--resume goes on after the last checkpoint" in str(result.exception)

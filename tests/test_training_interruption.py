@@ -67,7 +67,7 @@ def test_one_signal_lets_the_loop_save_and_end_with_its_code(loop, number):
     output, complaints = process.communicate()
 
     assert (process.returncode, output) == (INTERRUPTED, b"saved"), complaints
-    assert f"{number.name}: saving a checkpoint".encode() in complaints
+    assert f"{number.name}: the next checkpoint".encode() in complaints
 
 
 def test_control_c_reaches_workers_too_and_leaves_them_alive(loop):
@@ -77,7 +77,7 @@ def test_control_c_reaches_workers_too_and_leaves_them_alive(loop):
     output, complaints = process.communicate()
 
     assert (process.returncode, output) == (INTERRUPTED, b"saved"), complaints
-    assert complaints.count(b"saving a checkpoint") == 1
+    assert complaints.count(b"the next checkpoint") == 1
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])

@@ -2,11 +2,14 @@
 
 import argparse
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import launch_command_parser
+
+from training.sharded_weights import refuse_other_settings
 
 FILES = sorted((Path(__file__).parents[1] / "training" / "launch").glob("*.yaml"))
 NAMES = {"cpu", "deepspeed-zero2", "deepspeed-zero3", "fsdp2", "gpus", "nodes", "one-gpu"}
@@ -25,6 +28,20 @@ def test_accelerate_knows_every_key(file):
     assert load_config_from_file(str(file)).num_processes == values["num_processes"]
     for section in ("fsdp_config", "deepspeed_config"):
         assert set(values.get(section, {})) <= options
+
+
+def test_what_is_not_done_with_fsdp_is_refused():
+    plugin = SimpleNamespace(
+        fsdp_version=1,
+        cpu_offload=None,
+        activation_checkpointing=False,
+        cpu_ram_efficient_loading=True,
+    )
+
+    with pytest.raises(
+        ValueError, match=r"needs fsdp_version=2, got 1; .*loading=False, got True:"
+    ):
+        refuse_other_settings(plugin)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -9,7 +9,7 @@ import pytest
 from small_training import train
 
 from training.number_words import number_corpus
-from vanilla_transformer.translate import load_translator
+from vanilla_transformer.translators import load_translator
 
 REPOSITORY = Path(__file__).parents[1]
 RECIPES = REPOSITORY / "training" / "recipes"

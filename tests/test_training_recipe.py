@@ -49,11 +49,16 @@ def test_changes_are_those_of_the_command_line(write):
     [
         ("optimization.max_step=120", "no 'max_step' in optimization: did you mean 'max_steps'"),
         ("optimisation.max_steps=1", "no 'optimisation' in a recipe: did you mean 'optimization'"),
+        ("max_steps=9", "no 'max_steps' in a recipe: did you mean 'optimization.max_steps'"),
+        (
+            "corpus.tests=a.tsv",
+            "corpus.tests must hold keys and values, such as {name: value}, got",
+        ),
         ("optimization.max_steps=many", "optimization.max_steps must be int, got 'many'"),
         ("optimization.max_steps=true", "optimization.max_steps must be int, got True"),
         ("optimization.max_steps=0", "must be at least 1"),
         ("optimization.ema_decay=1", "ema_decay must be from 0 to below 1, got 1.0"),
-        ("optimization.cooldown_steps=200000", "cooldown_steps must be from 0 to max_steps"),
+        ("optimization.cooldown_steps=-1", "cooldown_steps must be at least 0, got -1"),
         ("batching.accumulation=0", "accumulation must be at least 1, got 0"),
         (
             "corpus.checks.overlap=maybe",

@@ -49,6 +49,14 @@ def test_a_recipe_describes_a_model_that_learns_from_a_batch(path):
         assert model_of(recipe).num_parameters() > 0
 
 
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_can_be_shortened_for_a_try(path):
+    recipe = load_recipe(path, ("optimization.max_steps=120", "checkpoints.every_steps=15"))
+    schedule = Schedule.of(recipe.optimization, d_model=64)
+
+    assert all(0 < schedule.rate(step) <= schedule.peak for step in range(1, 121))
+
+
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_the_paper_is_followed_to_the_digit(path):
     recipe = load_recipe(path)

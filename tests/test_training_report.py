@@ -218,6 +218,7 @@ def test_numbers_that_are_not_finite_do_not_hinder(young):
 
 def test_a_resumed_run_says_after_which_steps(young):
     log = RunLog(young / "log.jsonl")
+    log.forget_after(50)
     log.append("start", 50, time=1.8e9, processes=4)
     train(log, [60])
     words = page_of(young).words

@@ -10,7 +10,7 @@ from training.evaluation import Score
 from training.learner import Outcome
 from training.progress import Progress
 from training.recipe import Recipe, read_as
-from training.reporter import Reporter, _flat
+from training.reporter import Reporter, settings_of
 from training.run_log import read_log
 
 RECIPE = {
@@ -67,6 +67,12 @@ def test_a_resumed_run_tells_its_steps_once(tmp_path):
     ]
 
 
+def test_a_warm_up_longer_than_the_run_is_told(tmp_path, caplog):
+    make_reporter(tmp_path).start(Progress())
+
+    assert "warmup_steps (4,000) should be below max_steps (6)" in caplog.text
+
+
 def test_other_processes_keep_silent(tmp_path):
     reporter = make_reporter(tmp_path, is_main=False)
     take_steps(reporter, [1.0, 2.0])
@@ -79,23 +85,23 @@ def test_other_processes_keep_silent(tmp_path):
 
 
 def test_trackers_are_told_numbers(small_training, tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
     told = []
     monkeypatch.setattr("training.train.Accelerator.init_trackers", lambda *a, **k: None)
     monkeypatch.setattr(
         "training.train.Accelerator.log", lambda self, values, step: told.append((step, values))
     )
     changes = ["log.trackers=[tensorboard]", "optimization.max_steps=4"]
-    code = train(small_training, tmp_path, *changes)
-    if code:
-        pytest.skip("tensorboard is not installed")
+
+    assert train(small_training, tmp_path, *changes) == 0
 
     assert [step for step, values in told if "train/loss" in values] == [2, 4]
     assert all(isinstance(one, int | float) for _, values in told for one in values.values())
 
 
 def test_settings_are_flat_for_trackers():
-    assert _flat({"a": {"b": 1, "c": {"d": (1, 2)}}, "e": "f"}) == {
-        "a.b": 1,
-        "a.c.d": "(1, 2)",
-        "e": "f",
-    }
+    settings = settings_of(read_as(Recipe, RECIPE))
+
+    assert settings["log.every_steps"] == 2
+    assert settings["corpus.validation"] == "('b',)"
+    assert all(isinstance(one, int | float | str) for one in settings.values())

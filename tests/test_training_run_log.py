@@ -96,14 +96,3 @@ def test_of_a_step_that_was_taken_twice_the_last_line_counts(log):
         log.append("train", 50, loss=loss)
         log.append("evaluation", 50, loss=loss)
     assert [line["loss"] for line in read_log(log.path)] == [2.0, 2.0]
-
-
-def test_what_came_after_the_step_a_run_went_on_from_does_not_count(log):
-    log.append("start", 0)
-    for step in (50, 100, 150):
-        log.append("train", step)
-    log.append("skipped", 120)
-    log.append("start", 100)
-    assert (steps(log), steps(log, "skipped"), steps(log, "start")) == ([50, 100], [], [0, 100])
-    log.append("train", 130)
-    assert steps(log) == [50, 100, 130]

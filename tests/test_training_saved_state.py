@@ -21,11 +21,9 @@ def bits(value):
     if isinstance(value, torch.Tensor):
         value = value.resolve_conj()
         content = value.reshape(-1).contiguous().view(torch.uint8) if value.numel() else value
-        return ("tensor", value.dtype, tuple(value.shape), bytes(content.tolist()))
+        return ("tensor", value.dtype, tuple(value.shape), bytes(content.flatten().tolist()))
     if isinstance(value, dict):
         return ("dict", [(bits(key), bits(item)) for key, item in value.items()])
-    if isinstance(value, list | tuple):
-        return (type(value), [bits(item) for item in value])
     if isinstance(value, float):
         return (float, "nan" if math.isnan(value) else struct.pack("d", value))
     return (type(value), value)
@@ -38,21 +36,10 @@ def tensors(dtype):
 
 leaves = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
-    st.sampled_from(["$tensor", "$tuple", "$dict"]), st.sampled_from(DTYPES).flatmap(tensors),
+    st.just("$tensor"), st.sampled_from(DTYPES).flatmap(tensors),
 )  # fmt: skip
-keys = st.one_of(
-    st.text(max_size=3), st.integers(), st.booleans(), st.none(), st.tuples(st.integers()),
-    st.sampled_from(["$tensor", "$tuple", "$dict", "__metadata__", "a.b"]),
-)  # fmt: skip
-trees = st.recursive(
-    leaves,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.lists(inner, max_size=3).map(tuple),
-        st.dictionaries(keys, inner, max_size=3),
-    ),
-    max_leaves=12,
-)
+keys = st.one_of(st.text(max_size=3), st.sampled_from(["tensor", "__metadata__", "a.b"]))
+trees = st.recursive(leaves, lambda inner: st.dictionaries(keys, inner, max_size=3), max_leaves=12)
 
 
 def restored(tree, folder):
@@ -67,44 +54,10 @@ def test_any_tree_is_restored_to_the_bit(tree, tmp_path):
 
 def test_views_and_tensors_met_twice_are_restored(tmp_path):
     whole = torch.arange(12.0).reshape(3, 4)
-    tree = [whole, whole, whole[1], whole.T, whole[:, ::2], torch.tensor(1j).conj()]
+    views = [whole, whole, whole[1], whole.T, whole[:, ::2], torch.tensor(1j).conj()]
+    tree = {str(number): one for number, one in enumerate(views)}
 
     assert bits(restored(tree, tmp_path)) == bits(tree)
-
-
-def stepped(model, optimizer, batch):
-    optimizer.zero_grad()
-    model(**batch).loss.backward()
-    optimizer.step()
-    return [parameter.detach().clone() for parameter in model.parameters()]
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_a_restored_adamw_goes_on_as_if_nothing_had_happened(
-    tiny_model, build_tiny, sentence_pairs, tmp_path, fused
-):
-    def adamw(model):
-        groups = [
-            {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.1},
-            {"params": [p for p in model.parameters() if p.ndim == 1]},
-        ]
-        return torch.optim.AdamW(groups, betas=(0.9, 0.98), amsgrad=True, fused=fused)
-
-    optimizer = adamw(tiny_model)
-    for _ in range(3):
-        stepped(tiny_model, optimizer, sentence_pairs)
-    state = restored(optimizer.state_dict(), tmp_path)
-    twin = build_tiny()
-    twin.load_state_dict(tiny_model.state_dict())
-    other = adamw(twin)
-    other.load_state_dict(state)
-
-    assert bits(state) == bits(optimizer.state_dict())
-    for _ in range(2):
-        here, there = (
-            stepped(*pair, sentence_pairs) for pair in ((tiny_model, optimizer), (twin, other))
-        )
-        assert bits(here) == bits(there)
 
 
 def test_the_state_outlives_its_files(tmp_path):
@@ -120,16 +73,19 @@ def test_the_state_outlives_its_files(tmp_path):
 @pytest.mark.parametrize(
     ("value", "named"),
     [
-        ({1, 2}, "set at state['a'][1]"),
-        (torch.Size([1]), "Size at state['a'][1]"),
-        (torch.float32, "dtype at state['a'][1]"),
-        (torch.eye(2).to_sparse(), "sparse_coo, cpu, torch.float32 at state['a'][1]"),
-        (torch.empty(2, device="meta"), "meta, torch.float32 at state['a'][1]"),
+        ({1, 2}, "set at state['a']"),
+        ((1, 2), "tuple at state['a']"),
+        ({0: 1}, "dict at state['a']"),
+        ({"$tensor": 1}, "dict at state['a']"),
+        (torch.Size([1]), "Size at state['a']"),
+        (torch.float32, "dtype at state['a']"),
+        (torch.eye(2).to_sparse(), "sparse_coo, cpu, torch.float32 at state['a']"),
+        (torch.empty(2, device="meta"), "meta, torch.float32 at state['a']"),
     ],
 )
 def test_what_cannot_be_restored_is_refused_by_its_place(value, named, tmp_path):
     with pytest.raises(ValueError, match="must be") as refused:
-        save_state({"a": [0, value]}, tmp_path / "state")
+        save_state({"a": value}, tmp_path / "state")
 
     assert named in str(refused.value)
     assert list(tmp_path.iterdir()) == []

@@ -32,3 +32,11 @@ def test_the_cool_down_is_a_line_to_almost_nothing():
     assert rates[0] == Schedule(1.0, 10, 100).rate(60)
     assert steps == pytest.approx([rates[0] / 41] * 40)
     assert 0 < rates[-1] == pytest.approx(rates[0] / 41)
+
+
+def test_a_run_that_ends_while_it_warms_up_goes_up_and_down_in_lines():
+    schedule = Schedule(peak=1.0, warmup_steps=100, max_steps=60, cooldown_steps=80)
+    rates = [schedule.rate(step) for step in range(1, 61)]
+
+    assert rates[:33] == pytest.approx([step / 100 for step in range(1, 34)])
+    assert rates[33:] == pytest.approx([(61 - step) / 81 for step in range(34, 61)])

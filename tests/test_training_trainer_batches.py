@@ -35,9 +35,6 @@ def shares_of(batches):
     return [list(BatchSamplerShard(batches, processes, rank)) for rank in range(processes)]
 
 
-# Batches
-
-
 @given(lengths, st.integers(1, 4), st.integers(0, 2))
 def test_processes_share_an_epoch_in_equally_many_batches(pairs, processes, epoch):
     batches = batches_of(pairs, processes)
@@ -79,9 +76,6 @@ def test_epochs_have_orders_of_their_own_and_keep_them():
     assert len({str(order) for order in orders}) == 3
 
 
-# Collator
-
-
 @pytest.fixture(params=["ordinary", "with the padding id inside"])
 def rows(request):
     padding = 0 if request.param != "ordinary" else 9
@@ -119,9 +113,6 @@ def test_a_collated_batch_has_the_loss_of_its_labels_alone(rows, mode):
     ]
 
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
-
-
-# Training
 
 
 def make_trainer(folder, train, **changes):

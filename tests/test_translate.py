@@ -11,7 +11,8 @@ from toy_models import LINE, OTHER, TEXTS, texts_of
 from vanilla_transformer import line_chunks
 from vanilla_transformer import translate as translate_module
 from vanilla_transformer.line_chunks import count_lines
-from vanilla_transformer.translate import Options, load_translator, translate_files
+from vanilla_transformer.translate import Options, translate_files
+from vanilla_transformer.translators import load_translator
 
 LINES = [
     "",
@@ -281,6 +282,14 @@ def test_a_model_that_is_no_folder_of_one_is_refused(name, tmp_path, monkeypatch
 
     with pytest.raises(ValueError, match=f"must be a folder with a config.json .* got '{name}'"):
         load_translator(name)
+
+
+def test_the_folder_of_a_training_run_is_told_where_its_model_is(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+
+    with pytest.raises(ValueError, match=f"did you mean '{tmp_path / 'model'}'"):
+        load_translator(str(tmp_path))
 
 
 def test_a_model_without_a_tokenizer_is_refused(toy_models, tmp_path, monkeypatch):

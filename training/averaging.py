@@ -10,7 +10,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from training.checkpoint_files import MANIFEST, CheckpointError, sync_files, sync_folder
+from training.checkpoint_files import MANIFEST, CheckpointError
+from training.whole_files import sync_files, sync_folder
 
 WEIGHTS = "model*.safetensors"  # one file, or the parts of a large model
 NOT_OF_THE_AVERAGE = (WEIGHTS, "*.index.json", MANIFEST, "training")

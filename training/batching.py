@@ -4,7 +4,7 @@ The order is a function of seed and epoch, and a step's batch is the same howeve
 share it: each takes its part, and accumulation cuts that once more. So a run can go on anywhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -39,7 +39,8 @@ class Batches:
         """Lengths and weights have one number for each pair.
 
         A weight says how often the pair is read in an epoch; a broken one is rounded up or down by
-        chance. Token numbers are the most that a padded batch holds on one side.
+        chance, but no epoch is empty. Token numbers are the most that a padded batch holds on one
+        side.
         """
         self.lengths = np.stack([source_lengths, target_lengths])
         self.budgets = np.array([source_tokens, target_tokens])
@@ -64,14 +65,6 @@ class Batches:
             batches.insert(0, batches.pop(largest))
         return batches
 
-    def after(self, place: Place) -> Iterator[tuple[Place, Indices]]:
-        """All batches from a place on, for ever; with each the place behind it."""
-        while True:
-            batches = self.epoch(place.epoch)
-            for number in range(place.batch, len(batches)):
-                yield Place(place.epoch, number + 1), batches[number]
-            place = Place(place.epoch + 1, 0)
-
     def area(self, batch: Indices) -> int:
         """How many places a padded batch has on both sides."""
         return int(self.lengths[:, batch].max(axis=1).sum() * len(batch))
@@ -88,6 +81,8 @@ class Batches:
         if self.weights is None:
             return draw.permutation(count)
         times = np.floor(self.weights + draw.random(count)).astype(np.int64)
+        if not times.any():  # small weights of few pairs
+            times[draw.integers(count)] = 1
         return draw.permutation(np.repeat(np.arange(count), times))
 
     def _sorted(self, pairs: Indices, draw: np.random.Generator) -> Indices:

@@ -5,10 +5,11 @@ Nothing here imports torch: looking whether a folder is whole is quick.
 
 import hashlib
 import json
-import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from training.whole_files import sync_folder
 
 MANIFEST = "manifest.json"
 
@@ -112,26 +113,6 @@ def _damage_of(path: Path, record: FileRecord, *, reads_all: bool) -> str | None
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sync_files(folder: Path) -> None:
-    """Return when every file and folder below is on the disk, not only in memory."""
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            with Path(parent, name).open("r+b") as file:
-                os.fsync(file.fileno())
-        sync_folder(Path(parent))
-
-
-def sync_folder(folder: Path) -> None:
-    """Return when the names in a folder are on the disk."""
-    if os.name == "nt":  # which cannot open folders, and does this by itself
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove_folder(folder: Path, aside: Path) -> None:

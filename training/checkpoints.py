@@ -3,12 +3,12 @@
     RUN/checkpoints/
       step-00001200/    an ordinary `from_pretrained` folder
         manifest.json   every file below with its size and digest; written last
-        training/       what only a resumed run needs: optimizer, generators, progress
+        training/       what only a resumed run needs: optimizer, progress
       .staged-...       not yet a checkpoint: a run is writing it, or was killed while it did
       .replaced-...     still a checkpoint, until another of the same step has taken its place
       .removed-...      no longer a checkpoint: being deleted
 
-Only the run that holds the lock may stage, commit and so delete; anybody may look.
+Only the run that holds the lock may save and so delete; anybody may look.
 """
 
 import logging
@@ -28,10 +28,9 @@ from training.checkpoint_files import (
     find_damage,
     read_manifest,
     remove_folder,
-    sync_files,
-    sync_folder,
     write_manifest,
 )
+from training.whole_files import sync_files, sync_folder
 
 logger = logging.getLogger(__name__)
 
@@ -86,55 +85,27 @@ class Checkpoints:
 
         The higher the `score` the better (a loss wants a minus sign); None: it never is the best.
         """
-        folder = self.stage(step, expected_bytes)
         with self._all_or_nothing(step):
-            write(folder)
-        return self.commit(step, score)
-
-    # With several processes: the main one stages, all write into `staged(step)`, the main one
-    # commits; barriers in between. Should any fail to write, the main one abandons.
-
-    def staged(self, step: int) -> Path:
-        """Where every process writes its share of a checkpoint, once it is staged."""
-        return self.folder / f"{STAGED}step-{step:08d}"
-
-    def stage(self, step: int, expected_bytes: int = 0) -> Path:
-        """Make room and an empty folder for a checkpoint; it is refused where it will not fit."""
-        with self._all_or_nothing(step):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            sync_folder(self.folder.parent)
-            self._delete_leftovers()
-            self._refuse_full_disk(expected_bytes)
-            (self.staged(step) / "training").mkdir(parents=True)
-        return self.staged(step)
-
-    def commit(self, step: int, score: float | None = None) -> Checkpoint:
-        """Turn what was staged into a checkpoint, in one step, and let older ones go.
-
-        Saved once more without a score, a step keeps the one it had.
-        """
-        folder = self.folder / f"step-{step:08d}"
-        score = _score_of(folder) if score is None else float(score)
-        if score is not None and not math.isfinite(score):
-            score = None
-        with self._all_or_nothing(step):
-            write_manifest(self.staged(step), step, score)
-            sync_files(self.staged(step))
-            if folder.exists():  # it was damaged, or the run resumed there
-                folder.rename(self.folder / f"{REPLACED}{folder.name}")
-            self.staged(step).rename(folder)
-            sync_folder(self.folder)
-        self._read_whole.add(folder)
-        self._rotate(step)
-        return Checkpoint(folder, step, score)
-
-    def abandon(self, step: int) -> None:
-        """Give up a staged checkpoint."""
-        shutil.rmtree(self.staged(step), ignore_errors=True)  # or else the next one deletes it
+            self._make_room(expected_bytes)
+            (self._staged(step) / "training").mkdir(parents=True)
+            write(self._staged(step))
+            checkpoint = self._commit(step, score)
+        self.tidy(step)
+        return checkpoint
 
     def tidy(self, step: int) -> None:
-        """Delete what a run was about to delete when it was killed, after this step."""
-        self._rotate(step)
+        """Delete what is neither among the last nor among the best of the steps until this one.
+
+        After a kill this is what the run was about to delete.
+        """
+        candidates = [path for path in self._newest_first() if _step_of(path) <= step]
+        whole = [path for path in candidates if self._is_whole(path, trusts_sizes=True)]
+        kept = {*self._regular(whole)[: self.keep_last], *_highest_first(whole)[: self.keep_best]}
+        for folder in candidates:
+            if folder not in kept:
+                self._read_whole.discard(folder)
+                self._remove(folder)
+        self._delete_leftovers()
 
     def latest(self) -> Checkpoint | None:
         """The last checkpoint that is whole; a warning names the damage of later ones.
@@ -161,6 +132,34 @@ class Checkpoints:
         """The whole checkpoint of the highest score; None if none was ever scored."""
         return next(self._whole(_highest_first(self._newest_first())), None)
 
+    def _staged(self, step: int) -> Path:
+        return self.folder / f"{STAGED}step-{step:08d}"
+
+    def _make_room(self, expected_bytes: int) -> None:
+        """Delete what is in the way; refuse a checkpoint where it will not fit."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(self.folder.parent)
+        self._delete_leftovers()
+        self._refuse_full_disk(expected_bytes)
+
+    def _commit(self, step: int, score: float | None) -> Checkpoint:
+        """Turn what was staged into a checkpoint, in one step.
+
+        Saved once more without a score, a step keeps the one it had.
+        """
+        folder = self.folder / f"step-{step:08d}"
+        score = _score_of(folder) if score is None else float(score)
+        if score is not None and not math.isfinite(score):
+            score = None
+        write_manifest(self._staged(step), step, score)
+        sync_files(self._staged(step))
+        if folder.exists():  # it was damaged, or the run resumed there
+            folder.rename(self.folder / f"{REPLACED}{folder.name}")
+        self._staged(step).rename(folder)
+        sync_folder(self.folder)
+        self._read_whole.add(folder)
+        return Checkpoint(folder, step, score)
+
     def _newest_first(self) -> list[Path]:
         """Every folder that claims to be a checkpoint, one a step."""
         folders: dict[int, Path] = {}
@@ -182,17 +181,6 @@ class Checkpoints:
             if self._is_whole(folder):
                 manifest = read_manifest(folder)
                 yield Checkpoint(folder, manifest.step, manifest.score)
-
-    def _rotate(self, step: int) -> None:
-        """Delete what is neither among the last nor among the best of the steps until this one."""
-        candidates = [path for path in self._newest_first() if _step_of(path) <= step]
-        whole = [path for path in candidates if self._is_whole(path, trusts_sizes=True)]
-        kept = {*self._regular(whole)[: self.keep_last], *_highest_first(whole)[: self.keep_best]}
-        for folder in candidates:
-            if folder not in kept:
-                self._read_whole.discard(folder)
-                self._remove(folder)
-        self._delete_leftovers()
 
     def _is_whole(self, folder: Path, *, trusts_sizes: bool = False) -> bool:
         """Read all of a folder, or look at its sizes if this process once read it all."""
@@ -242,15 +230,13 @@ class Checkpoints:
         except CheckpointError:
             raise
         except (OSError, SafetensorError) as error:  # safetensors reports a full disk so
-            self.abandon(step)
             raise CheckpointError(
                 f"the checkpoint of step {step} must be writable, got {error} in {self.folder}: "
                 "give it space and permission; the earlier ones are whole, so --resume continues "
                 "from there."
             ) from error
-        except BaseException:
-            self.abandon(step)
-            raise
+        finally:
+            shutil.rmtree(self._staged(step), ignore_errors=True)  # or else the next one deletes it
 
 
 def _step_of(folder: Path) -> int:

@@ -14,7 +14,7 @@ from tokenizer.readme import describe_bundle
 from tokenizer.train import Options, count_words
 from training.corpus import find_one
 from training.recipe import CorpusSection
-from training.whole_folder import make_once
+from training.whole_files import make_once
 
 ORIGIN = "learned_from.json"
 
@@ -117,5 +117,6 @@ def _refuse_other_origin(section: CorpusSection, folder: Path) -> None:
     if others:
         raise ValueError(
             f"{folder} must be learned as the recipe says, got one of {', '.join(others)}: choose "
-            "another --output, or the recipe it was made by."
+            "another --output, or the recipe it was made by; or delete it, if the run has no "
+            "checkpoints yet."
         )

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -87,11 +88,10 @@ class Evaluation:
 
     def samples(self, score: Score) -> list[dict[str, str]]:
         """The first pairs, and what the model made of them."""
+        shown = zip(self.pairs, score.translations, strict=True)
         return [
             {"source": source, "reference": reference, "translation": translation}
-            for (source, reference), translation, _ in zip(
-                self.pairs, score.translations, range(self.section.samples), strict=False
-            )
+            for (source, reference), translation in islice(shown, self.section.samples)
         ]
 
     def _encode(self, texts: tuple[str, ...]) -> list[list[int]]:

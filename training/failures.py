@@ -16,7 +16,7 @@ def explain(error: Exception) -> str | None:
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"{text}: free some; checkpoints are whole, so --resume goes on from the last one."
-    if isinstance(error, ValueError | OSError):
+    if isinstance(error, ValueError | OSError | ImportError):
         return text
     if text.startswith(OF_A_WORKER):
         return (

@@ -13,7 +13,7 @@ once, as the same signal would have done without us: nothing is saved, nothing i
 
 import os
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 INTERRUPTED = 75  # EX_TEMPFAIL of sysexits.h: stopped on request and saved; --resume continues
@@ -31,12 +31,7 @@ class Interruption:
         self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
@@ -48,7 +43,8 @@ class Interruption:
             signal.signal(each, signal.SIG_DFL)
         name = signal.Signals(number).name
         # Neither print nor logging: the signal may have come in the middle of either.
-        os.write(2, f"\n{name}: saving a checkpoint; once more ends the run at once.\n".encode())
+        told = f"\n{name}: the next checkpoint is the last; once more ends the run at once.\n"
+        os.write(2, told.encode())
         return None
 
     def _on_signal_to_worker(self, number: int) -> None:

@@ -11,7 +11,6 @@ from functools import partial
 from vanilla_transformer.parallel_text import Corpus, Languages, Row
 
 PREFIX = "numbers:"  # a place in a recipe: numbers:train, numbers:validation, numbers:test
-LARGEST = 999_999
 SIZES = {"train": 60_000, "validation": 1_000, "test": 2_000}
 EVERY = 20  # of so many numbers one is for validation and one for test
 GOLDEN_RATIO = 0x9E3779B1  # its fraction in 32 bits

@@ -1,6 +1,7 @@
 """Which way of keeping weights a run takes: a table of launcher and precision."""
 
 import os
+import platform
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from training.weights import ExactWeights, WorkingCopy
 
 # What `accelerate launch` says. It says so on processors too, where its own state passes it over.
 LAUNCHED = {"fsdp": "ACCELERATE_USE_FSDP", "deepspeed": "ACCELERATE_USE_DEEPSPEED"}
+X86 = ("x86_64", "AMD64")
 WAYS: dict[tuple[str, str], type[ExactWeights]] = {
     ("replicated", "float32"): ExactWeights,
     ("replicated", "bfloat16"): WorkingCopy,
@@ -42,6 +44,9 @@ def way_of_sharing() -> str:
 
 def has_bfloat16(device: torch.device) -> bool:
     """Whether a device multiplies bfloat16 in hardware."""
+    if device.type == "cpu" and platform.machine() in X86:
+        # oneDNN takes bfloat16 wherever there is AVX-512, and is slow where it must imitate it.
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     if device.type == "cpu":
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)

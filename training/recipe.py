@@ -112,12 +112,11 @@ class OptimizationSection:
 
     def __post_init__(self) -> None:
         at_least(1, "optimization", self, "max_steps", "warmup_steps")
-        at_least(0, "optimization", self, "weight_decay", "max_gradient_norm", "r_drop")
+        at_least(0, "optimization", self, "cooldown_steps", "weight_decay")
+        at_least(0, "optimization", self, "max_gradient_norm", "r_drop")
         share_below_one("optimization", self, "beta1", "beta2", "bpe_dropout", "ema_decay")
         if self.peak_learning_rate is not None and not self.peak_learning_rate > 0:
             refuse("optimization.peak_learning_rate must be positive", self.peak_learning_rate)
-        if not 0 <= self.cooldown_steps <= self.max_steps:
-            refuse("optimization.cooldown_steps must be from 0 to max_steps", self.cooldown_steps)
 
 
 @dataclass(frozen=True)
@@ -197,6 +196,15 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
         apply_change(change, values)
     recipe: Recipe = read_as(Recipe, values)
     return recipe
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values by one name each: {"seed": 1, "log": {"every_steps": 50}} -> "log.every_steps": 50."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        is_section = isinstance(value, dict)
+        found |= flat(value, f"{prefix}{name}.") if is_section else {f"{prefix}{name}": value}
+    return found
 
 
 def _plain(value: Any) -> Any:

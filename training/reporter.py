@@ -16,7 +16,7 @@ from training.evaluation import Score
 from training.learner import Outcome
 from training.machine import describe_machine
 from training.progress import Progress
-from training.recipe import Recipe
+from training.recipe import Recipe, flat
 from training.run_log import LOG, RunLog
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Reporter:
         self.bleu: float | None = None
         self.bar: Any = None
         if recipe.log.trackers:
-            accelerator.init_trackers(PROJECT, config=_flat(asdict(recipe)))
+            accelerator.init_trackers(PROJECT, config=settings_of(recipe))
 
     def start(self, progress: Progress, **facts: Any) -> None:
         """The run begins, or goes on after a step."""
@@ -53,6 +53,13 @@ class Reporter:
             machine=describe_machine(),
             **facts,
         )
+        section = self.recipe.optimization
+        if section.warmup_steps >= section.max_steps:
+            logger.warning(
+                "optimization.warmup_steps (%s) should be below max_steps (%s): the learning rate "
+                "never reaches its peak",
+                *(f"{section.warmup_steps:,}", f"{section.max_steps:,}"),
+            )
         self.bar = tqdm(
             total=self.recipe.optimization.max_steps,
             initial=progress.step,
@@ -82,8 +89,9 @@ class Reporter:
             "seconds": progress.seconds,
         }
         bleu = {} if self.bleu is None else {"BLEU": f"{self.bleu:.1f}"}
-        speed = f"{figures['tokens_per_second']:,.0f} tokens/s"
-        self.bar.set_postfix({"loss": f"{figures['loss']:.3f}", **bleu, "": speed}, refresh=False)
+        speed = f"{figures['tokens_per_second']:,.0f}"
+        told = {"loss": f"{figures['loss']:.3f}", **bleu, "tokens/s": speed}
+        self.bar.set_postfix(told, refresh=False)
         self._tell("train", progress.step, figures, epoch=progress.place.epoch)
         self.losses, self.tokens, self.seconds = [], 0, 0.0
 
@@ -129,6 +137,12 @@ class Reporter:
             self.accelerator.log({f"{kind}/{k}": v for k, v in numbers.items()}, step=step)
 
 
+def settings_of(recipe: Recipe) -> dict[str, str | int | float]:
+    """What a tracker takes: numbers, and all else as text."""
+    values = flat(asdict(recipe)).items()
+    return {name: one if isinstance(one, int | float) else str(one) for name, one in values}
+
+
 def refuse_missing(trackers: tuple[str, ...]) -> None:
     """Name the trackers that are not installed."""
     if missing := [name for name in trackers if find_spec(name) is None]:
@@ -137,11 +151,3 @@ def refuse_missing(trackers: tuple[str, ...]) -> None:
             f"log.trackers must be installed, got {names} that are not: pip install {names}, or "
             "leave them out; RUN/log.jsonl and the report tell the same."
         )
-
-
-def _flat(values: Any, name: str = "") -> dict[str, str | int | float]:
-    """Nested values under one name each: what trackers take."""
-    if not isinstance(values, dict):
-        return {name: values if isinstance(values, int | float) else str(values)}
-    prefix = f"{name}." if name else ""
-    return {k: v for key, one in values.items() for k, v in _flat(one, f"{prefix}{key}").items()}

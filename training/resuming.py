@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from training.batching import Batches
-from training.recipe import Recipe
+from training.recipe import Recipe, flat
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +19,8 @@ PRESENT_OR_ABSENT = "optimization.ema_decay"  # a moving average is kept from th
 
 def compare_recipes(saved: Path, recipe: Recipe) -> None:
     """Warn of what changed since a recipe was saved; refuse what makes it another run."""
-    before = _flat(yaml.safe_load(saved.read_text(encoding="utf-8")))
-    now = _flat(yaml.safe_load(recipe.to_yaml()))
+    before = flat(yaml.safe_load(saved.read_text(encoding="utf-8")))
+    now = flat(yaml.safe_load(recipe.to_yaml()))
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     told = {name: f"{name}: {before.get(name)} -> {now.get(name)}" for name in changed}
     if fixed := [told[name] for name in changed if _is_fixed(name, before, now)]:
@@ -55,12 +55,3 @@ def _is_fixed(name: str, before: dict[str, Any], now: dict[str, Any]) -> bool:
     if name == PRESENT_OR_ABSENT:
         return not before.get(name) or not now.get(name)
     return name in FIXED or (name.startswith("model.") and "dropout" not in name)
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"seed": 1, "log": {"every_steps": 50}} -> {"seed": 1, "log.every_steps": 50}."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        inner = _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else None
-        flat |= {f"{prefix}{name}": value} if inner is None else inner
-    return flat

@@ -9,7 +9,6 @@ import os
 import socket
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 try:
@@ -42,12 +41,7 @@ class RunLock:
             raise ValueError(self._refusal())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held.close()
 
     def _lock_by_system(self) -> bool:

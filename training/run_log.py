@@ -40,8 +40,6 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     """Read a log by rising steps, of one kind and step the last line; nothing without a log."""
     lines: dict[tuple[str, int], dict[str, Any]] = {}
     for _, line in _whole_lines(path) if path.exists() else ():
-        if line["kind"] == "start":
-            lines = {key: one for key, one in lines.items() if one["step"] <= line["step"]}
         lines.pop((line["kind"], line["step"]), None)
         lines[line["kind"], line["step"]] = line
     return sorted(lines.values(), key=lambda line: line["step"])

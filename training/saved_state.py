@@ -1,10 +1,10 @@
-"""Saves what an optimizer or a generator remembers, to the bit, without any pickle.
+"""Saves what an optimizer remembers, to the bit, without any pickle.
 
 `save_state(tree, folder / "optimizer")` writes two files: the tensors to `optimizer.safetensors`,
-all the rest to `optimizer.json`. JSON knows neither tensors, tuples nor keys that are no strings:
+all the rest to `optimizer.json`, where each tensor has a number:
 
-    {"step": 3, "betas": (0.9, 0.98), "state": {0: tensor}}
-    {"step": 3, "betas": {"$tuple": [0.9, 0.98]}, "state": {"$dict": [[0, {"$tensor": "0"}]]}}
+    {"steps": 3, "exp_avg": {"fc1.weight": tensor}}
+    {"steps": 3, "exp_avg": {"fc1.weight": {"$tensor": "0"}}}
 """
 
 import json
@@ -16,14 +16,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-TENSOR, TUPLE, DICT = "$tensor", "$tuple", "$dict"
+TENSOR = "$tensor"
 
 
 def save_state(tree: Any, path: Path) -> None:
-    """Write nested dicts, lists and tuples of tensors, numbers, strings, booleans and None.
-
-    Two places that hold one tensor are restored as two tensors; an OrderedDict as a dict.
-    """
+    """Write nested dicts of tensors, numbers, strings, booleans and None."""
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_to_json(tree, tensors, "state"), indent=1)
     save_file(_apart(tensors), path.with_name(f"{path.name}.safetensors"))
@@ -45,39 +42,22 @@ def _to_json(value: Any, tensors: dict[str, Tensor], place: str) -> Any:
         name = str(len(tensors))
         tensors[name] = _savable(value, place)
         return {TENSOR: name}
-    if isinstance(value, dict):
-        return _dict_to_json(value, tensors, place)
-    if type(value) in (list, tuple):
-        items = [_to_json(item, tensors, f"{place}[{n}]") for n, item in enumerate(value)]
-        return items if type(value) is list else {TUPLE: items}
+    if isinstance(value, dict) and all(type(key) is str and key != TENSOR for key in value):
+        return {key: _to_json(one, tensors, f"{place}[{key!r}]") for key, one in value.items()}
     if value is None or type(value) in (bool, int, float, str):
         return value
     raise ValueError(
-        f"a saved state must be made of tensors, numbers, strings, booleans, None, lists, tuples "
-        f"and dicts, got {type(value).__qualname__} at {place}: convert it first."
+        "a saved state must be made of tensors, numbers, strings, booleans, None and dicts with "
+        f"names for keys, got {type(value).__qualname__} at {place}: convert it first."
     )
 
 
-def _dict_to_json(tree: dict[Any, Any], tensors: dict[str, Tensor], place: str) -> Any:
-    values = [_to_json(value, tensors, f"{place}[{key!r}]") for key, value in tree.items()]
-    if all(type(key) is str and not key.startswith("$") for key in tree):
-        return dict(zip(tree, values, strict=True))
-    keys = [_to_json(key, tensors, f"{place}, key {key!r}") for key in tree]
-    return {DICT: [list(pair) for pair in zip(keys, values, strict=True)]}
-
-
 def _from_json(value: Any, tensors: dict[str, Tensor]) -> Any:
-    if isinstance(value, list):
-        return [_from_json(item, tensors) for item in value]
     if not isinstance(value, dict):
         return value
     if TENSOR in value:
         return tensors[value[TENSOR]]
-    if TUPLE in value:
-        return tuple(_from_json(item, tensors) for item in value[TUPLE])
-    if DICT in value:
-        return {_from_json(k, tensors): _from_json(v, tensors) for k, v in value[DICT]}
-    return {key: _from_json(item, tensors) for key, item in value.items()}
+    return {key: _from_json(one, tensors) for key, one in value.items()}
 
 
 def _savable(tensor: Tensor, place: str) -> Tensor:

@@ -12,7 +12,8 @@ from training.recipe import OptimizationSection
 class Schedule:
     """lrate = d_model^-0.5 min(step^-0.5, step warmup^-1.5), or the same shape with another peak.
 
-    During the last `cooldown_steps` it goes down to zero in a line.
+    During the last `cooldown_steps` it goes down to zero in a line; also where a run is so short
+    that they begin while it warms up.
     """
 
     peak: float
@@ -31,10 +32,11 @@ class Schedule:
     def rate(self, step: int) -> float:
         """The learning rate of a step; the first is step 1."""
         begin = self.max_steps - self.cooldown_steps
-        if step > begin:
-            return self._paper(begin) * (self.max_steps - step + 1) / (self.cooldown_steps + 1)
-        return self._paper(step)
+        if step <= begin:
+            return self._paper(step)
+        highest = self._paper(max(begin, self.warmup_steps))
+        line = highest * (self.max_steps - step + 1) / (self.cooldown_steps + 1)
+        return min(line, self.peak * step / self.warmup_steps)
 
     def _paper(self, step: int) -> float:
-        step = max(step, 1)
         return self.peak * min(step / self.warmup_steps, (self.warmup_steps / step) ** 0.5)

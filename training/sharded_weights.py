@@ -101,17 +101,21 @@ def shard(model: Any, dtype: torch.dtype, accelerator: Accelerator, reshards: bo
 
 def refuse_other_settings(plugin: FullyShardedDataParallelPlugin) -> None:
     """Take only what is done here, rather than pass over the rest in silence."""
-    is_wanted = {
-        "fsdp_version: 2": plugin.fsdp_version == 2,
-        "fsdp_offload_params: false": not isinstance(plugin.cpu_offload, CPUOffloadPolicy),
-        "fsdp_activation_checkpointing: false": not plugin.activation_checkpointing,
+    offloads = isinstance(plugin.cpu_offload, CPUOffloadPolicy)
+    wanted_and_got = {
+        "fsdp_version": (2, plugin.fsdp_version),
+        "fsdp_offload_params": (False, offloads),
+        "fsdp_activation_checkpointing": (False, bool(plugin.activation_checkpointing)),
         # or `from_pretrained` leaves all processes but one without weights
-        "fsdp_cpu_ram_efficient_loading: false": not plugin.cpu_ram_efficient_loading,
+        "fsdp_cpu_ram_efficient_loading": (False, bool(plugin.cpu_ram_efficient_loading)),
     }
-    if missing := [setting for setting, is_so in is_wanted.items() if not is_so]:
+    if others := [
+        f"{name}={wanted}, got {got}"
+        for name, (wanted, got) in wanted_and_got.items()
+        if got != wanted
+    ]:
         raise ValueError(
-            f"Training with FSDP needs {', '.join(missing)}, got something else: begin with "
-            "training/launch/fsdp2.yaml."
+            f"Training with FSDP needs {'; '.join(others)}: begin with training/launch/fsdp2.yaml."
         )
 
 

@@ -1,13 +1,18 @@
-"""A file is the old one or the new one, whenever a process is killed or somebody reads."""
+"""Files and folders that are there whole or not at all, whenever a process is killed."""
 
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from training.checkpoint_files import sync_folder
+from filelock import FileLock
+
+LOCK = ".making.lock"
+UNFINISHED = ".unfinished"
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that nobody ever finds half of it."""
+    """Write a file: who reads finds the old one or the new one."""
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with staged.open("wb") as file:
@@ -18,3 +23,48 @@ def replace_file(path: Path, content: bytes) -> None:
     finally:
         staged.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def make_once(folder: Path, write: Callable[[Path], None]) -> None:
+    """Have a folder written beside its place and moved there, unless it is there already.
+
+    Whoever comes second waits for the first. What killed processes left is taken away.
+    """
+    if folder.exists():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.parent / LOCK):
+        if folder.exists():
+            return
+        for left_over in folder.parent.glob(f".*{UNFINISHED}"):
+            shutil.rmtree(left_over)
+        staged = folder.with_name(f".{folder.name}{UNFINISHED}")
+        staged.mkdir()
+        try:
+            write(staged)
+            sync_files(staged)
+            staged.rename(folder)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        sync_folder(folder.parent)
+
+
+def sync_files(folder: Path) -> None:
+    """Return when every file and folder below is on the disk, not only in memory."""
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with Path(parent, name).open("r+b") as file:
+                os.fsync(file.fileno())
+        sync_folder(Path(parent))
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in a folder are on the disk."""
+    if os.name == "nt":  # which cannot open folders, and does this by itself
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -77,8 +77,9 @@ def translate(  # noqa: PLR0913 - a parameter an option
     with refusals():
         from .line_chunks import count_lines
         from .steady_memory import keep_few_products
-        from .translate import Options, check_paths, load_translator, translate_files
+        from .translate import Options, check_paths, translate_files
         from .translate_in_parallel import join_processes, translate_in_parallel
+        from .translators import load_translator
 
         options = Options(batch_tokens, beam, n_best, scores, alignment, format)
         keep_few_products()

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .line_chunks import read_chunks
-from .parallel_text import FILE_READERS, Row, format_of, read_aligned, read_lines
+from .parallel_text import (
+    FILE_READERS,
+    Row,
+    format_of,
+    read_aligned,
+    read_languages,
+    read_lines,
+)
 from .significance import Comparison, build_metrics, check_sizes, compare_systems
 from .steady_memory import return_freed_memory
-from .translate import Options, Precision, Step, load_translator, translate_chunk
+from .translate import Options, Step, translate_chunk
+from .translators import Precision, load_translator
 
 
 @dataclass(frozen=True)
@@ -89,10 +97,13 @@ def read_test_set(
 def read_rows(source: Path, reference: Path | None, languages: str) -> Iterator[Row]:
     """The rows of two aligned text files, plain or .gz, or of a single .tsv or .jsonl (.gz)."""
     if reference is not None:
+        if format_of(source) in FILE_READERS:
+            raise ValueError(
+                f"A .tsv or .jsonl holds its references, got {source} and {reference}: leave the "
+                "second out."
+            )
         return read_aligned(source, reference)
-    names = tuple(name.strip() for name in languages.split(","))
-    if len(names) != 2:
-        raise ValueError(f"languages must be two names with a comma between, got {languages!r}.")
+    names = read_languages(languages)
     reader = FILE_READERS.get(format_of(source))
     if reader is None:
         raise ValueError(f"A test set needs a REFERENCE, or is .tsv or .jsonl, got {source} alone.")

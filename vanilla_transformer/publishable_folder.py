@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from safetensors import SafetensorError
-from transformers import AutoModelForSeq2SeqLM
 
 from .card_facts import read_facts
 from .configuration_rules import refuse
@@ -18,11 +16,10 @@ from .modeling_vanilla_transformer import VanillaTransformerForConditionalGenera
 from .pipeline_translation import TranslationPipeline
 from .publishing_checks import refusals_of
 from .run_facts import RECIPE, read_run_of
-from .translate import load_tokenizer
+from .translators import ADAPTER, load_model, load_tokenizer, way_to_a_model
 
 CARD, CURVES = "README.md", "training.png"
 MADE_ANEW = ("*.py", "*.safetensors.index.json", RECIPE)  # what the source has of them may be old
-ADAPTER = "adapter_config.json"
 Problems = list[str]
 
 
@@ -70,12 +67,10 @@ def make_folder(
 def check_source(source: Path) -> None:
     """Refuse what is no folder of a model."""
     if not (source / "config.json").is_file():
-        adapter = (
-            " but an adapter's: merge it (peft: merge_and_unload) and save the model"
-            if (source / ADAPTER).is_file()
-            else ": model.save_pretrained and tokenizer.save_pretrained make one"
-        )
-        raise ValueError(f"MODEL must be a folder with a config.json, got {source}{adapter}.")
+        way_out = way_to_a_model(source)
+        if (source / ADAPTER).is_file():
+            way_out = "merge the adapter (peft: merge_and_unload), then save model and tokenizer."
+        raise ValueError(f"MODEL must be a folder with a config.json, got {source}: {way_out}")
 
 
 def choose_files(
@@ -96,13 +91,7 @@ def choose_files(
 
 def load(source: Path) -> tuple[Any, Any]:
     """Model and tokenizer, in the precision they have there."""
-    tokenizer = load_tokenizer(str(source))
-    try:
-        model = AutoModelForSeq2SeqLM.from_pretrained(
-            source, dtype="auto", trust_remote_code=False
-        ).eval()
-    except (RuntimeError, SafetensorError) as error:
-        raise ValueError(f"{source} must hold a model that can be loaded, got: {error}") from error
+    tokenizer, model = load_tokenizer(str(source)), load_model(str(source), "auto")
     if type(model) is not VanillaTransformerForConditionalGeneration:
         raise ValueError(
             f"publish is for vanilla-transformer models, got {type(model).__name__}: its own "

@@ -6,7 +6,6 @@ the run was begun (`unfinished_output.py`).
 """
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -15,19 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
 
-import torch
-from safetensors import SafetensorError
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
 from .generation_settings import generation_settings
 from .line_chunks import STDIN, Chunk, read_chunks, read_lines
 from .pipeline_translation import TranslationPipeline
 from .steady_memory import return_freed_memory
 from .unfinished_output import Unfinished, beside, describe_run, read_unfinished
 
-HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-
-Precision = Literal["bfloat16", "float32", "int8"]
 Format = Literal["text", "jsonl", "tsv"]
 Existing = Literal["refuse", "replace", "resume"]
 
@@ -63,44 +55,6 @@ class Step:
     tokens: int = 0  # of the translations, start and end included; 0 where they were there before
 
 
-def load_translator(
-    model: str, precision: Precision = "float32", device: Any = None
-) -> TranslationPipeline:
-    """The pipeline of a folder or Hub name."""
-    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    tokenizer = load_tokenizer(model)
-    try:
-        loaded = AutoModelForSeq2SeqLM.from_pretrained(model, dtype=dtype).eval()
-    except (RuntimeError, SafetensorError) as error:
-        raise ValueError(f"{model} must hold a model that can be loaded, got: {error}") from error
-    if precision == "int8":
-        if not hasattr(loaded, "to_int8"):
-            raise ValueError(
-                f"dtype int8 needs a vanilla-transformer model, got {type(loaded).__name__}: use "
-                "float32 or bfloat16."
-            )
-        loaded, device = loaded.to_int8(), "cpu"
-    elif device is not None:
-        loaded = loaded.to(device)
-    return TranslationPipeline(model=loaded, tokenizer=tokenizer, device=device)
-
-
-def load_tokenizer(model: str) -> Any:
-    """The tokenizer of a folder or Hub name; what is neither is refused without asking the Hub."""
-    folder = Path(model)
-    is_folder = (folder / "config.json").is_file()
-    if not is_folder and (folder.exists() or not HUB_NAME.fullmatch(model)):
-        raise ValueError(
-            f"model must be a folder with a config.json or a name on the Hub, got {model!r}: "
-            "model.save_pretrained and tokenizer.save_pretrained make such a folder."
-        )
-    try:
-        return AutoTokenizer.from_pretrained(model)
-    except (OSError, ValueError) as error:
-        way_out = "save one there with tokenizer.save_pretrained" if is_folder else "no such folder"
-        raise ValueError(f"{model} must hold a tokenizer ({way_out}), got: {error}") from error
-
-
 def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) -> None:
     """Refuse, before anything is loaded, what cannot be read or must not be written."""
     for file in files:
@@ -115,8 +69,10 @@ def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) 
             f"output must be a new file, got {output}: pass --resume to continue it, or --force to "
             "replace it."
         )
-    if output.is_dir() or not output.parent.is_dir():
-        raise ValueError(f"output must be a file in a folder that exists, got {output}.")
+    if output.is_dir():
+        raise ValueError(f"output must be a file, got the folder {output}.")
+    if not output.parent.is_dir():
+        raise ValueError(f"output must be a file in a folder that exists, got {output}: make it.")
 
 
 def translate_files(

@@ -84,7 +84,7 @@ def die_everywhere(folder):
         assert is_as_written(best), operation
         damaged = [path.name for path in Path(place).glob("step-*") if find_damage(path)]
         assert not damaged, (operation, damaged)
-        checkpoints.stage(4)  # tidies up, and may be killed in turn
+        checkpoints.tidy(3)  # may be killed in turn
         assert checkpoints.latest() == latest, operation
         checkpoints.save(4, write_content(4))
         left = {path.name for path in Path(place).iterdir()}

@@ -31,7 +31,7 @@ FILE_OPERATIONS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 PHASES = {
     "learning": (Learner, "step"),
     "saving": (Checkpoints, "save"),
-    "rotating": (Checkpoints, "_rotate"),
+    "rotating": (Checkpoints, "tidy"),
     "evaluating": (Evaluation, "of"),
     "averaging": (train, "write_model"),
 }
@@ -73,12 +73,12 @@ def die_at(operation, output):
 
 def signal_at(step):
     """Ask this process to stop, twice."""
-    take, commit = Learner.step, Checkpoints.commit
+    take, commit = Learner.step, Checkpoints._commit
 
     def step_and_signal(learner, number, *args, **kwargs):
         if number == step:
             signal.raise_signal(signal.SIGTERM)
-            Checkpoints.commit = signal_and_commit
+            Checkpoints._commit = signal_and_commit
         return take(learner, number, *args, **kwargs)
 
     def signal_and_commit(*args, **kwargs):
