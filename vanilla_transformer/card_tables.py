@@ -19,7 +19,7 @@ SHAPE = (
 DECODING = ("num_beams", "length_penalty_type", "length_penalty", "max_extra_tokens", "max_length")
 RECIPE_SECTIONS = ("batching", "optimization", "checkpoints")
 OF_THE_CORPUS = ("lowercase", "vocabulary_size", "max_length", "max_length_ratio")
-SCORES = {"bleu": "BLEU", "chrf": "chrF", "exact": "exact, %", "loss": "loss"}
+SCORE_TITLES = {"bleu": "BLEU", "chrf": "chrF", "exact": "exact, %", "loss": "loss"}
 CURVE_ROWS = 12
 SECONDS_A_MINUTE, MINUTES_AN_HOUR = 60, 60
 
@@ -66,14 +66,14 @@ def recipe_rows(run: Any) -> list[tuple[str, Any]]:
 def scores_table(subject: "CardSubject") -> str:
     """A row for each test set."""
     test_sets = subject.facts.get("test_sets", {})
-    columns = [m for m in SCORES if any(m in scores for scores in subject.results.values())]
+    columns = [m for m in SCORE_TITLES if any(m in scores for scores in subject.results.values())]
     rows = []
     for name, scores in subject.results.items():
         told = test_sets.get(name, {})
         digits = {"loss": 3}
         cells = [number(scores.get(metric), digits.get(metric, 2)) for metric in columns]
         rows.append([link(told.get("title", name), told.get("url")), *cells])
-    head = ["test set", *(SCORES[metric] for metric in columns)]
+    head = ["test set", *(SCORE_TITLES[metric] for metric in columns)]
     return table(head, rows, numbers=True) if rows else ""
 
 
@@ -83,7 +83,7 @@ def signatures(subject: "CardSubject") -> str:
     for name, scores in subject.results.items():
         for metric in ("bleu", "chrf"):
             if signature := scores.get(f"{metric}_signature"):
-                told.setdefault((SCORES[metric], signature), []).append(name)
+                told.setdefault((SCORE_TITLES[metric], signature), []).append(name)
     lines = []
     for (metric, signature), names in told.items():
         where = "" if len(names) == len(subject.results) else f" ({plain(', '.join(names))})"
@@ -102,7 +102,7 @@ def curve_table(evaluations: list[dict[str, Any]]) -> str:
         [number(one["step"]), *(number(one.get(m), 3 if m == "loss" else 2) for m in columns)]
         for one in shown
     ]
-    return table(["step", *(SCORES[name] for name in columns)], rows, numbers=True)
+    return table(["step", *(SCORE_TITLES[name] for name in columns)], rows, numbers=True)
 
 
 def data_table(data: list[dict[str, Any]]) -> str:
