@@ -15,16 +15,22 @@ if TYPE_CHECKING:
     from .attention_maps import AttentionMaps
 
 KINDS = {
-    "encoder": ("Encoder self-attention", "each word of the source (row) looks at the source"),
-    "decoder": ("Decoder self-attention", "each word read (row) looks at itself and those before"),
-    "cross": ("Cross-attention", "each word written (row) looks at the source (columns)"),
+    "encoder": ("Encoder self-attention", "source words", "at the source"),
+    "decoder": (
+        "Decoder self-attention",
+        "words read while writing",
+        "at themselves and those before",
+    ),
+    "cross": ("Cross-attention", "words written", "at the source"),
 }
+AS_CELLS, AS_LINES = "Rows: {}. They look {}: columns.", "Left: {}. They look {}: right."
 BLUE, INK, QUIET, PALE = "#2f7ebc", "#23282e", "#66707b", "#b4bbc3"
 # Okabe and Ito's, which the colour-blind tell apart; without yellow, which nobody sees on white.
 HEAD_COLORS = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#7f7f33", "#444444",
 )  # fmt: skip
-CELLS = {"cmap": colormaps["Blues"], "norm": PowerNorm(0.5, vmin=0, vmax=1)}  # small weights show
+BLUES = colormaps["Blues"].with_extremes(bad="white")  # what is masked
+CELLS = {"cmap": BLUES, "norm": PowerNorm(0.5, vmin=0, vmax=1)}  # small weights show
 TICKS = [0, 0.02, 0.1, 0.25, 0.5, 1]
 NUMBERED = 14  # words beside a map in whose cells numbers find room
 LABEL = 22  # letters of a word
@@ -34,17 +40,11 @@ SMALLEST_LINE = 0.02  # weights below draw no line
 def draw_grid(maps: "AttentionMaps", kind: str) -> Figure:
     """All heads of all layers, small."""
     layers, heads, rows, columns = maps.weights[kind].shape
-    width = min(1.6, 20 / heads)
-    height = width * min(max(rows / columns, 0.5), 2)
-    sizes = [heads * width + 0.9, layers * height + 1.5]
-    figure = Figure(figsize=(max(sizes[0], 5.5), sizes[1]))
-    grid = {
-        "left": 0.8 / sizes[0],
-        "right": 1 - 0.1 / sizes[0],
-        "top": 1 - 1.1 / sizes[1],
-        "bottom": 0.1 / sizes[1],
-    }
-    all_axes = figure.subplots(layers, heads, squeeze=False, gridspec_kw=grid)
+    side = min(1.6, 20 / heads)
+    width = heads * side + 0.6
+    height = layers * side * min(max(rows / columns, 0.6), 1.6) + 1.1
+    figure = Figure(figsize=(max(width, 5), height), layout="constrained")
+    all_axes = figure.subplots(layers, heads, squeeze=False)
     for layer in range(layers):
         for head in range(heads):
             axes = all_axes[layer, head]
@@ -118,7 +118,7 @@ def draw_links(maps: "AttentionMaps", kind: str, layer: int, head: int | None) -
             loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, frameon=False, fontsize=8,
             handlelength=1, columnspacing=1.2,
         )  # fmt: skip
-    _write_title(figure, maps, kind, _place(maps, kind, layer, head, "all heads"))
+    _write_title(figure, maps, kind, _place(maps, kind, layer, head, "all heads"), AS_LINES)
     return figure
 
 
@@ -131,13 +131,15 @@ def draw_alignment(maps: "AttentionMaps") -> Figure:
     figure, axes = _two_columns(source, target, ~weights.any(axis=1))
     _draw_lines(axes, weights, BLUE, 0.0, widest=1.6)
     told = f"cross-attention of layer {maps.default_layer('cross')}, mean of its heads"
-    figure.suptitle("Alignment", fontsize=13, x=0.02, ha="left")
-    axes.set_title(f"source left, target right; {told}", fontsize=9, color=QUIET, pad=12)
+    figure.suptitle("Alignment", fontsize=12, x=0.02, ha="left")
+    caption = f"Left: source. Right: target. By {told}."
+    figure.supxlabel(caption, fontsize=8.5, color=QUIET, x=0.02, ha="left")
     return figure
 
 
 def _draw_cells(axes: Axes, weights: Any) -> None:
-    axes.imshow(np.asarray(weights), aspect="auto", interpolation="nearest", **CELLS)
+    shown = np.ma.masked_equal(np.asarray(weights), 0)
+    axes.imshow(shown, aspect="auto", interpolation="nearest", **CELLS)
     axes.set(xticks=[], yticks=[])
 
 
@@ -210,9 +212,13 @@ def _place(
     return f"layer {layer} of {layers}, {told}"
 
 
-def _write_title(figure: Figure, maps: "AttentionMaps", kind: str, place: str) -> None:
-    name, meaning = KINDS[kind]
-    figure.suptitle(f"{name}, {place}\n{meaning}", fontsize=11, x=0.02, ha="left")
+def _write_title(
+    figure: Figure, maps: "AttentionMaps", kind: str, place: str, caption: str = AS_CELLS
+) -> None:
+    """What is shown, above; how to read it, below."""
+    name, *sides = KINDS[kind]
+    figure.suptitle(f"{name}, {place}", fontsize=12, x=0.02, ha="left")
+    figure.supxlabel(caption.format(*sides), fontsize=8.5, color=QUIET, x=0.02, ha="left")
 
 
 def _shortened(words: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from matplotlib import font_manager, rc_context
 from matplotlib.figure import Figure
@@ -19,7 +19,9 @@ from .attention_drawing import (
     draw_layer,
     draw_links,
 )
-from .attention_maps import AttentionMaps
+
+if TYPE_CHECKING:
+    from .attention_maps import AttentionMaps
 
 MOST_WORDS = 80  # beside a map
 DPI = 150
@@ -83,12 +85,12 @@ class Drawing:
 
 
 def draw(
-    maps: AttentionMaps, view: str | None, kind: str | None, layer: int | None, head: int | None
+    maps: "AttentionMaps", view: str | None, kind: str | None, layer: int | None, head: int | None
 ) -> Drawing:
     """Draw a view; where nothing is said, the one that shows what is chosen, of cross-attention."""
     view = view or ("grid" if layer is None else "layer" if head is None else "head")
     check_view(view, {"kind": kind, "layer": layer, "head": head})
-    kind = kind or ("cross" if "cross" in maps.weights else next(iter(maps.weights)))
+    kind = kind or maps.default_kind()
     maps.check(kind, layer, head)
     longest = max(len(side.labels) for side in maps.sides(kind))
     if longest > MOST_WORDS:

@@ -70,6 +70,10 @@ class AttentionMaps:
                     f"{name} must be between 1 and {count} (of kind {kind!r}), got {number}."
                 )
 
+    def default_kind(self) -> str:
+        """Cross-attention, where there is some."""
+        return "cross" if "cross" in self.weights else next(iter(self.weights))
+
     def default_layer(self, kind: str) -> int:
         """The last layer but one, whose cross-attention aligns best; counted from 1."""
         return max(len(self.weights[kind]) - 1, 1)
