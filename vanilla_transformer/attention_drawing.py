@@ -124,6 +124,7 @@ def draw_links(maps: "AttentionMaps", kind: str, layer: int, head: int | None) -
 
 def draw_alignment(maps: "AttentionMaps") -> Figure:
     """Which source word each word of the target was read off."""
+    maps.check("cross")
     source, target = (_shortened(text.split()) for text in (maps.source_text, maps.target_text))
     weights = np.zeros((len(source), len(target)))
     for target_word, source_word in maps.links():

@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from matplotlib import font_manager, rc_context
-from matplotlib.figure import Figure
+try:
+    from matplotlib import font_manager, rc_context
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise ImportError(
+        "A picture of attention needs matplotlib: pip install 'vanilla-transformer[plot]', or "
+        "write an HTML page, which needs nothing."
+    ) from error
 
 from .attention_drawing import (
     draw_alignment,
@@ -88,8 +94,7 @@ def draw(
     maps: "AttentionMaps", view: str | None, kind: str | None, layer: int | None, head: int | None
 ) -> Drawing:
     """Draw a view; where nothing is said, the one that shows what is chosen, of cross-attention."""
-    view = view or ("grid" if layer is None else "layer" if head is None else "head")
-    check_view(view, {"kind": kind, "layer": layer, "head": head})
+    view = choose_view(view, kind, layer, head)
     kind = kind or maps.default_kind()
     maps.check(kind, layer, head)
     longest = max(len(side.labels) for side in maps.sides(kind))
@@ -105,16 +110,19 @@ def draw(
         return Drawing(draw_view(maps, **{name: chosen[name] for name in choices}))
 
 
-def check_view(view: str, wishes: dict[str, Any]) -> None:
-    """Refuse a view that there is not, and to choose what it does not show."""
+def choose_view(view: str | None, kind: str | None, layer: int | None, head: int | None) -> str:
+    """The view of what is chosen; refuses one that there is not, or that does not show it."""
+    if view is None:
+        view = "head" if head is not None else "layer" if layer is not None else "grid"
     if view not in VIEWS:
         raise ValueError(f"view must be one of {', '.join(VIEWS)}, got {view!r}.")
-    for name, wish in wishes.items():
+    for name, wish in {"kind": kind, "layer": layer, "head": head}.items():
         if wish is not None and name not in VIEWS[view][1]:
             raise ValueError(
                 f"The view {view!r} is not of one {name}, got {name} {wish!r}: leave it out, or "
                 "choose another view."
             )
+    return view
 
 
 @contextmanager

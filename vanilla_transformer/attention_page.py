@@ -28,11 +28,7 @@ def compose_page(
     maps: "AttentionMaps", view: str | None, kind: str | None, layer: int | None, head: int | None
 ) -> str:
     """The page, which begins with a view of a head, or of all of a layer."""
-    if view is not None and view not in VIEWS:
-        raise ValueError(
-            f"view of a page must be one of {', '.join(VIEWS)}, got {view!r}: leave it out (a page "
-            "shows the grid and the alignment beside every view), or draw a picture."
-        )
+    check_view(view)
     kind = kind or maps.default_kind()
     maps.check(kind, layer, head)
     longest = max(len(side.labels) for side in (maps.source, maps.read, maps.written))
@@ -50,6 +46,15 @@ def compose_page(
     data = json.dumps({**_describe(maps), "start": start}).replace("<", "\\u003c")
     before, after = TEMPLATE.read_text(encoding="utf-8").split(PLACE)
     return f"{before}{data}{after}"
+
+
+def check_view(view: str | None) -> None:
+    """Refuse a view with which a page cannot begin."""
+    if view is not None and view not in VIEWS:
+        raise ValueError(
+            f"The view of a page must be one of {', '.join(VIEWS)}, got {view!r}: leave it out, "
+            "for a page shows all heads and the alignment beside any view, or write a picture."
+        )
 
 
 def _describe(maps: "AttentionMaps") -> dict[str, Any]:

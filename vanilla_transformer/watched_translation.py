@@ -93,7 +93,7 @@ def target_tokens(
         own = getattr(tokenizer, "tgt_lang", None)
         if languages.get("tgt_lang"):
             tokenizer.tgt_lang = languages["tgt_lang"]
-        ids: list[int] = tokenizer(text_target=target, verbose=False)["input_ids"]
+        ids: list[int] = tokenizer(text_target=target.strip(), verbose=False)["input_ids"]
         if languages.get("tgt_lang"):
             tokenizer.tgt_lang = own
     labels = torch.tensor([ids])
