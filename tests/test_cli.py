@@ -121,7 +121,9 @@ def test_a_misuse_has_exit_code_2(arguments, model):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["translate", "--help"], ["evaluate", "--help"]], ids=" ".join
+    "arguments",
+    [["--help"], ["translate", "--help"], ["evaluate", "--help"], ["attention", "--help"]],
+    ids=" ".join,
 )
 def test_help_answers_without_the_libraries(arguments, tmp_path):
     program = (

@@ -107,7 +107,10 @@ def draw(
     layer = layer or maps.default_layer(kind)
     chosen = {"kind": kind, "layer": layer, "head": head}
     with drawing_style():
-        return Drawing(draw_view(maps, **{name: chosen[name] for name in choices}))
+        figure = draw_view(maps, **{name: chosen[name] for name in choices})
+        figure.draw_without_rendering()  # which lays it out; saved twice, it looks the same
+        figure.set_layout_engine("none")
+    return Drawing(figure)
 
 
 def choose_view(view: str | None, kind: str | None, layer: int | None, head: int | None) -> str:
