@@ -71,7 +71,7 @@ REFUSED = {
     "no such folder": (LINE, "must be a file in a folder", "--output", "no/a.html"),
     "no such format": (LINE, "format must be one of", "--output", "a.pdf"),
     "no such view of a page": (LINE, "or write a picture", "--view", "grid"),
-    "a grid of a head": (LINE, "not of one head", "--output", "a.png", "--view", "grid", "--head", 1),
+    "a grid of a head": (LINE, "of one head", "--format", "png", "--view", "grid", "--head", 1),
     "no such model": (LINE, "--model", "--model", "no/such/folder"),
 }  # fmt: skip
 

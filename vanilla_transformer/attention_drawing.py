@@ -30,7 +30,10 @@ HEAD_COLORS = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#7f7f33", "#444444",
 )  # fmt: skip
 BLUES = colormaps["Blues"].with_extremes(bad="white")  # what is masked
-CELLS = {"cmap": BLUES, "norm": PowerNorm(0.5, vmin=0, vmax=1)}  # small weights show
+CELLS: dict[str, Any] = {
+    "cmap": BLUES,
+    "norm": PowerNorm(0.5, vmin=0, vmax=1),
+}  # small weights show
 TICKS = [0, 0.02, 0.1, 0.25, 0.5, 1]
 NUMBERED = 14  # words beside a map in whose cells numbers find room
 LABEL = 22  # letters of a word
@@ -148,7 +151,12 @@ def _label_cells(
     axes: Axes, rows: Sequence[str], columns: Sequence[str], fontsize: float, rotation: int
 ) -> None:
     axes.xaxis.tick_top()
-    slanted = {"rotation": rotation, "ha": "left", "va": "center", "rotation_mode": "anchor"}
+    slanted: dict[str, Any] = {
+        "rotation": rotation,
+        "ha": "left",
+        "va": "center",
+        "rotation_mode": "anchor",
+    }
     axes.set_xticks(range(len(columns)), columns, fontsize=fontsize, **slanted)
     axes.set_yticks(range(len(rows)), rows, fontsize=fontsize)
     axes.tick_params(pad=3)
@@ -159,7 +167,7 @@ def _write_numbers(axes: Axes, weights: Any) -> None:
     for (row, column), weight in np.ndenumerate(np.asarray(weights)):
         if weight >= 0.005:
             color = "white" if weight > 0.35 else INK
-            look = {"ha": "center", "va": "center", "fontsize": 7.5, "color": color}
+            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5, "color": color}
             axes.text(column, row, f"{100 * weight:.0f}", **look)
 
 
@@ -176,7 +184,12 @@ def _two_columns(
         for index, word in enumerate(words):
             pale = x < 0 and is_quiet is not None and is_quiet[index]
             y = index + (count - len(words)) / 2
-            look = {"ha": align, "va": "center", "fontsize": 10, "color": PALE if pale else INK}
+            look: dict[str, Any] = {
+                "ha": align,
+                "va": "center",
+                "fontsize": 10,
+                "color": PALE if pale else INK,
+            }
             axes.text(x, y, word, **look)
     return figure, axes
 
@@ -193,7 +206,7 @@ def _draw_lines(axes: Axes, weights: Any, color: str, shift: float, widest: floa
         np.column_stack([x, starts[0] + row + (starts[1] + column - starts[0] - row) * bend])
         for row, column in zip(rows, columns, strict=True)
     ]
-    look = {"linewidths": widest * strengths, "alpha": 0.2 + 0.7 * strengths}
+    look: dict[str, Any] = {"linewidths": widest * strengths, "alpha": 0.2 + 0.7 * strengths}
     axes.add_collection(LineCollection(curves, colors=color, capstyle="round", **look))
 
 

@@ -14,6 +14,7 @@ from .translation_records import Hypothesis
 from .word_alignment import watched_twin
 from .word_ids import shift_right
 
+LANGUAGES = ("src_lang", "tgt_lang")
 OUTPUTS = {
     "encoder": "encoder_attentions",
     "decoder": "decoder_attentions",
@@ -46,11 +47,13 @@ def watch_translation(
 ) -> WatchedTranslation:
     """Translate a sentence, or read a translation, and run the model over both."""
     check_line(sentence, "sentence")
+    own = translator._preprocess_params
+    languages = {name: own[name] for name in LANGUAGES if name in own} | languages
     passage = translator.preprocess(sentence, on_long_input="truncate", **languages)
     [piece] = passage.pieces
     check_length(piece.uncut_length, translator, "sentence")
     if target is None:
-        settings = {"on_long_input": "truncate", "return_tensors": True, **languages}
+        settings: dict[str, Any] = {"on_long_input": "truncate", "return_tensors": True, **languages}
         written = translator(sentence, **settings)[0]["translation_token_ids"].tolist()
     else:
         check_line(target, "target")
