@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 try:
     from matplotlib import font_manager, rc_context
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 except ImportError as error:
     raise ImportError(
         "A picture of attention needs matplotlib: pip install 'vanilla-transformer[plot]', or "
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 80  # beside a map
 DPI = 150
+MARGIN = 0.1  # inches
 MOST_PIXELS = 4e7  # of a picture: what is larger gets fewer dots an inch
 FONTS = (  # matplotlib's own first; then those that know other scripts, where they are installed
     "DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans Devanagari",
@@ -69,6 +71,7 @@ class Drawing:
     """A picture of attention; a notebook shows it."""
 
     figure: Figure
+    frame: Bbox  # in inches, around all that is drawn
 
     def to_bytes(self, format: str = "png") -> bytes:
         """The picture as a PNG or SVG file."""
@@ -78,7 +81,7 @@ class Drawing:
         file = io.BytesIO()
         with drawing_style():
             self.figure.savefig(
-                file, format=format, dpi=dpi, bbox_inches="tight", metadata=metadata
+                file, format=format, dpi=dpi, bbox_inches=self.frame, metadata=metadata
             )
         return file.getvalue()
 
@@ -110,7 +113,7 @@ def draw(
         figure = draw_view(maps, **{name: chosen[name] for name in choices})
         figure.draw_without_rendering()  # which lays it out; saved twice, it looks the same
         figure.set_layout_engine("none")
-    return Drawing(figure)
+        return Drawing(figure, figure.get_tightbbox().padded(MARGIN))
 
 
 def choose_view(view: str | None, kind: str | None, layer: int | None, head: int | None) -> str:

@@ -53,7 +53,11 @@ def watch_translation(
     [piece] = passage.pieces
     check_length(piece.uncut_length, translator, "sentence")
     if target is None:
-        settings: dict[str, Any] = {"on_long_input": "truncate", "return_tensors": True, **languages}
+        settings: dict[str, Any] = {
+            "on_long_input": "truncate",
+            "return_tensors": True,
+            **languages,
+        }
         written = translator(sentence, **settings)[0]["translation_token_ids"].tolist()
     else:
         check_line(target, "target")
