@@ -11,8 +11,8 @@ ARGS ?=
 RECIPE ?= numbers
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow test-upstream lint format docs tokenizer train bench bench-decoding \
-	bench-tokenization bench-end-to-end clean
+.PHONY: help test test-slow test-upstream lint format docs tokenizer train card bench \
+	bench-decoding bench-tokenization bench-end-to-end clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
@@ -53,6 +53,13 @@ tokenizer: $(VENV)/.built ## learn tokenizer/en-de again from ../shared/data
 train: $(VENV)/.built ## train by a recipe: make train RECIPE=numbers; arguments: ARGS="--resume"
 	$(BIN)/python training/train.py --config training/recipes/$(RECIPE).yaml \
 		--output runs/$(RECIPE) $(ARGS)
+
+MODEL ?= runs/en-de-small/model
+FACTS ?= training/recipes/en-de-small.facts.yaml
+card: $(VENV)/.built ## model_card.md, the card of the shipped model, from its run and its facts
+	rm -rf build/card
+	$(BIN)/vanilla-transformer publish $(MODEL) --card $(FACTS) --dry-run --folder build/card $(ARGS)
+	cp build/card/README.md model_card.md
 
 bench: $(VENV)/.built ## training speed against MarianMT and torch.nn
 	$(BIN)/python benchmarks/training.py $(ARGS)

@@ -3,10 +3,14 @@
 Seeds are set here and nowhere else: before each test, and by hypothesis before each example.
 """
 
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from hub_stub import running_hub
+from huggingface_hub import constants
 from hypothesis import HealthCheck, register_random, settings
 from scripts.toy_translation import make_tokenizer
 from small_training import prepare_training
@@ -35,6 +39,7 @@ TINY = {
 }
 FIRST_WORD, WORDS = 3, 30  # ids below are padding, start and end; the others fit any vocabulary
 LENGTHS = [(5, 7), (3, 3), (9, 4), (6, 6)]  # of source and target, the end included
+PLACE_OF_FILES = "{repo_id}/resolve/{revision}/{filename}"
 SENTENCES = """\
 The quick brown fox jumps over the dog.\tDer schnelle braune Fuchs springt über den Hund.
 Where is the train station?\tWo ist der Bahnhof?
@@ -212,3 +217,31 @@ def is_plain(monkeypatch):
 @pytest.fixture
 def source(sentence_pairs):
     return {name: sentence_pairs[name] for name in ("input_ids", "attention_mask")}
+
+
+@pytest.fixture
+def at_hub(monkeypatch, tmp_path):
+    """Send what is meant for the Hub to a stub of it, and nobody waits; `hub.waits` says how long.
+
+    Others set HF_ENDPOINT, HF_HUB_DISABLE_XET and HF_TOKEN before they start Python.
+    """
+
+    @contextmanager
+    def go(token="hf_writer", **settings):
+        with running_hub(**settings) as hub, monkeypatch.context() as patch:
+            hub.waits = []
+            patch.setattr(constants, "ENDPOINT", hub.url)
+            patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{hub.url}/{PLACE_OF_FILES}")
+            patch.setattr(
+                "transformers.utils.hub._hf_api", None
+            )  # it remembers where it went first
+            patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+            patch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
+            patch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+            patch.delenv("HF_TOKEN", raising=False)
+            if token:
+                patch.setenv("HF_TOKEN", token)
+            patch.setattr(time, "sleep", hub.waits.append)
+            yield hub
+
+    return go

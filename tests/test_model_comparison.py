@@ -67,6 +67,7 @@ def test_languages_say_which_is_the_source(folder):
         ("broken.tsv", None, "en,de", "no tab between two sentences in row 2"),
         ("set.jsonl", None, "en,fr", "no text in field 'fr' in row 1"),
         ("set.jsonl", None, "en", "two names"),
+        ("set.jsonl", "de", "en,de", "holds its references, got .*set.jsonl and .*de: leave"),
         ("en", "latin", "en,de", "must be UTF-8"),
     ],
 )

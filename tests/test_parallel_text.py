@@ -214,6 +214,11 @@ def test_a_text_file_alone_is_refused(tmp_path):
         read(write(tmp_path / "a.en", "good\n"))
 
 
+def test_a_text_file_alone_is_told_that_the_other_name_is_no_file(tmp_path):
+    with pytest.raises(ValueError, match=r"got 1: .*a\.en.* There is no file a\.ed in /"):
+        read(write(tmp_path / "a.en", "good\n"), "a.ed")
+
+
 def test_a_folder_may_be_named_like_a_file(tmp_path):
     datasets.Dataset.from_list(ROWS).save_to_disk(tmp_path / "saved.tsv")
 

@@ -2,9 +2,11 @@
 
 import re
 import shlex
+import tempfile
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import SENTENCES
 from scripts.fresh_process import run_fresh
 from transformers import AutoTokenizer
@@ -80,6 +82,28 @@ def test_the_attention_commands_of_the_readme_run(translate, tmp_path, monkeypat
     assert Path("links.png").exists()
 
 
+def test_the_publications_of_the_readme_run(translate, at_hub, tmp_path, monkeypatch):
+    text = README.read_text("utf-8")
+    commands = re.findall(r"^vanilla-transformer (publish .*?)(?: +#.*)?$", text, re.M)
+    (facts,) = re.findall(r"```yaml\n# facts.yaml\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("vanilla_transformer.publish.verify_folder", lambda *seen: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    translate.save_pretrained("my-model")
+    Path("facts.yaml").write_text(facts, encoding="utf-8")
+
+    with at_hub() as hub:  # where "you" are alice
+        results = [
+            CliRunner().invoke(app, shlex.split(command.replace("you/", "alice/")))
+            for command in commands
+        ]
+
+    assert [result.exit_code for result in results] == [0, 0], results[-1].stderr
+    card = hub.repositories["alice/my-model"].files["README.md"].decode()
+    told = yaml.safe_load(facts)
+    assert all(told[name] in card for name in ("summary", "license", "intended_use", "limits"))
+
+
 @pytest.mark.parametrize("target", re.findall(r"`(tests/\w+\.py)`", README.read_text("utf-8")))
 def test_every_test_file_the_readme_names_exists(target):
     assert (README.parent / target).exists()
@@ -102,7 +126,7 @@ def test_the_fine_tunings_of_the_readme_run(translate, tmp_path, monkeypatch):
 
 
 def test_the_recipe_of_the_readme_describes_a_training(tmp_path):
-    (block,) = re.findall(r"```yaml\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    (block,) = re.findall(r"```yaml\n(corpus:.*?)```", README.read_text("utf-8"), re.DOTALL)
     (tmp_path / "my-recipe.yaml").write_text(block, encoding="utf-8")
 
     recipe = load_recipe(tmp_path / "my-recipe.yaml", ("optimization.peak_learning_rate=2e-3",))

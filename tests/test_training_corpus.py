@@ -224,6 +224,20 @@ def test_an_entry_is_one_corpus(prepare, tmp_path):
         prepare((*first, *second))
 
 
+def test_files_that_are_not_there_are_named(prepare):
+    with pytest.raises(
+        ValueError, match=r"There is no file a\.en and no a\.de in /.*: taken for a"
+    ):
+        prepare(("a.en", "a.de"))
+
+
+def test_two_files_as_two_entries_are_told_how_to_be_one(prepare, tmp_path):
+    (tmp_path / "a.en").write_text("1\n")
+
+    with pytest.raises(ValueError, match=r"are one entry: \{places: \[train\.en, train\.de\]\}"):
+        prepare((str(tmp_path / "a.en"),))
+
+
 def test_mismatched_files_are_refused_with_both_counts(prepare, tmp_path):
     (tmp_path / "a.en").write_text("1\n2\n3\n")
     (tmp_path / "a.de").write_text("1\n2\n")

@@ -115,6 +115,13 @@ def test_a_library_that_is_not_there_is_told_in_a_line(refusal, monkeypatch):
     assert "pip install deepspeed" in refusal()
 
 
+def test_a_wrong_model_is_refused_before_the_corpus_is_read(refusal, tmp_path):
+    told = refusal("model.encoder_layer=1")
+
+    assert "did you mean 'encoder_layers'?" in told
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_tokenizer_that_is_not_there_is_named(refusal):
     assert "corpus.tokenizer must be " in refusal("corpus.tokenizer=no/such/folder")
 

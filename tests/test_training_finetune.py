@@ -167,6 +167,8 @@ def refused(place, tmp_path):
 
 def test_a_folder_without_a_model_is_refused(refused, tmp_path):
     assert "must be the folder of a saved model" in refused(tmp_path / "nothing")
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert "merge_and_unload()" in refused(tmp_path)
 
 
 def test_missing_and_empty_text_is_refused(refused, tmp_path):
@@ -229,3 +231,18 @@ def test_processes_that_do_not_know_of_each_other_are_refused(refused, monkeypat
     monkeypatch.setattr(finetune.os, "environ", {"WORLD_SIZE": "2"})
 
     assert "ACCELERATE_USE_CPU=true" in refused()
+
+
+def test_control_c_says_how_to_go_on(options, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(finetune, "fine_tune", interrupt)
+    command = typer.Typer()
+    command.command()(finetune.main)
+    train, validation = str(options.train[0]), str(options.validation[0])
+    places = ["--train", train, "--validation", validation, "--output", str(options.output)]
+
+    result = CliRunner().invoke(command, [str(options.model), *places])
+
+    assert "--resume goes on after the last checkpoint" in str(result.exception)

@@ -49,6 +49,11 @@ def test_changes_are_those_of_the_command_line(write):
     [
         ("optimization.max_step=120", "no 'max_step' in optimization: did you mean 'max_steps'"),
         ("optimisation.max_steps=1", "no 'optimisation' in a recipe: did you mean 'optimization'"),
+        ("max_steps=9", "no 'max_steps' in a recipe: did you mean 'optimization.max_steps'"),
+        (
+            "corpus.tests=a.tsv",
+            "corpus.tests must hold keys and values, such as {name: value}, got",
+        ),
         ("optimization.max_steps=many", "optimization.max_steps must be int, got 'many'"),
         ("optimization.max_steps=true", "optimization.max_steps must be int, got True"),
         ("optimization.max_steps=0", "must be at least 1"),

@@ -67,6 +67,12 @@ def test_a_resumed_run_tells_its_steps_once(tmp_path):
     ]
 
 
+def test_a_warm_up_longer_than_the_run_is_told(tmp_path, caplog):
+    make_reporter(tmp_path).start(Progress())
+
+    assert "warmup_steps (4,000) should be below max_steps (6)" in caplog.text
+
+
 def test_other_processes_keep_silent(tmp_path):
     reporter = make_reporter(tmp_path, is_main=False)
     take_steps(reporter, [1.0, 2.0])

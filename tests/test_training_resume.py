@@ -91,14 +91,16 @@ def test_killed_at_random_operations_on_files_a_run_ends_the_same(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_the_resumed_run_ends_the_same(
-    number, small_training, uninterrupted, tmp_path, monkeypatch
+    number, small_training, uninterrupted, tmp_path, monkeypatch, caplog
 ):
     """Saved at steps 11 and 22, of which none may take part in the average."""
+    caplog.set_level(logging.INFO)
     for step in (10, 21):
         with monkeypatch.context() as patch:
             signal_in(step, number, patch)
             assert train(small_training, tmp_path, resume=step > 10) == INTERRUPTED
         assert (tmp_path / "checkpoints" / f"step-{step + 1:08d}").exists()
+        assert f"saved after step {step + 1}: --resume goes on" in caplog.messages
 
     assert train(small_training, tmp_path, resume=True) == 0
     assert_equal_runs(tmp_path, uninterrupted)

@@ -284,6 +284,14 @@ def test_a_model_that_is_no_folder_of_one_is_refused(name, tmp_path, monkeypatch
         load_translator(name)
 
 
+def test_the_folder_of_a_training_run_is_told_where_its_model_is(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+
+    with pytest.raises(ValueError, match=f"did you mean '{tmp_path / 'model'}'"):
+        load_translator(str(tmp_path))
+
+
 def test_a_model_without_a_tokenizer_is_refused(toy_models, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     toy_models["ours"].save_pretrained(tmp_path)

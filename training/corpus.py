@@ -26,7 +26,7 @@ from training.number_words import PREFIX, number_corpus
 from training.recipe import CorpusSection
 from training.whole_files import make_once
 from vanilla_transformer import parallel_text
-from vanilla_transformer.parallel_text import Corpus, Pair, Row
+from vanilla_transformer.parallel_text import Corpus, Pair, Row, UnpairedTextError, describe_absent
 
 PAIRS_AT_ONCE = 1_000  # given to the tokenizer
 FORMAT = 1  # of what is kept; a higher number makes it anew, as changed built-in numbers must
@@ -128,11 +128,20 @@ def find_corpora(
 def find_one(section: CorpusSection, places: tuple[str, ...]) -> Corpus:
     """The one corpus of an entry in `corpus.train`."""
     skips = section.checks.invalid_utf8 == "drop"
-    corpora = find_corpora(section, places, skips_undecodable=skips)
+    try:
+        corpora = find_corpora(section, places, skips_undecodable=skips)
+    except UnpairedTextError as error:
+        if len(places) > 1:
+            raise
+        raise ValueError(
+            f"{error} In corpus.train two files are one entry: "
+            f"{{places: [train.{section.source}, train.{section.target}]}}."
+        ) from error
     if len(corpora) != 1:
         raise ValueError(
             "An entry of corpus.train must be one corpus, got "
             f"{' and '.join(corpus.name for corpus in corpora)}: give each an entry of its own."
+            + describe_absent([place for place in places if not place.startswith(PREFIX)])
         )
     return corpora[0]
 

@@ -117,5 +117,6 @@ def _refuse_other_origin(section: CorpusSection, folder: Path) -> None:
     if others:
         raise ValueError(
             f"{folder} must be learned as the recipe says, got one of {', '.join(others)}: choose "
-            "another --output, or the recipe it was made by."
+            "another --output, or the recipe it was made by; or delete it, if the run has no "
+            "checkpoints yet."
         )

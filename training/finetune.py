@@ -23,7 +23,6 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import (
     AutoModelForSeq2SeqLM,
-    AutoTokenizer,
     EvalPrediction,
     Seq2SeqTrainingArguments,
     set_seed,
@@ -35,9 +34,14 @@ from training.trainer_folder import check_folder, clear_folder, last_whole_check
 from vanilla_transformer.cli import refusals
 from vanilla_transformer.parallel_text import Languages, find_corpora, read_languages
 from vanilla_transformer.scoring import TranslationMetric
+from vanilla_transformer.translators import ADAPTER, load_tokenizer, way_to_a_model
 
 logger = logging.getLogger("training")
 
+MERGING = (
+    "it holds an adapter, so load it with peft.AutoPeftModelForSeq2SeqLM and save what its "
+    "merge_and_unload() gives, and the tokenizer, to another folder."
+)
 LORA = LoraConfig(task_type="SEQ_2_SEQ_LM", target_modules=["q_proj", "v_proj"])
 
 
@@ -135,9 +139,10 @@ def load(folder: Path, *, lora: bool) -> tuple[Any, Any]:
     """The tokenizer and the model in a folder, ready to be trained whole or by LoRA."""
     if not (folder / "config.json").is_file():
         raise ValueError(
-            f"MODEL must be the folder of a saved model, got {folder}: no config.json."
+            f"MODEL must be the folder of a saved model, got {folder}, without a config.json: "
+            + (MERGING if (folder / ADAPTER).is_file() else way_to_a_model(folder))
         )
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(str(folder))
     model = AutoModelForSeq2SeqLM.from_pretrained(folder.resolve())  # adapters remember the place
     words = min(
         model.get_input_embeddings().num_embeddings, model.get_output_embeddings().out_features
@@ -242,7 +247,14 @@ def main(  # noqa: PLR0913 - a parameter an option
             bf16=bf16,
             seed=seed,
         )
-        fine_tune(options, resume=resume, force=force)
+        try:
+            scores = fine_tune(options, resume=resume, force=force)
+        except KeyboardInterrupt:
+            told = f"stopped: --resume goes on after the last checkpoint in {output}"
+            raise SystemExit(told) from None
+        if os.environ.get("RANK", "0") == "0":
+            bleu, chrf = scores["eval_bleu"], scores["eval_chrf"]
+            typer.echo(f"the best is in {output}: BLEU {bleu:.2f}, chrF {chrf:.2f} on validation")
 
 
 if __name__ == "__main__":

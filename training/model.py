@@ -8,16 +8,22 @@ from training.recipe import Recipe
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 
 
+def configure(fields: dict[str, Any]) -> VanillaTransformerConfig:
+    """The configuration that a recipe's model section describes; what is wrong in it is refused."""
+    fields = {"from_paper": "base", **fields}
+    return VanillaTransformerConfig.from_paper(fields.pop("from_paper"), **fields)
+
+
 def build_model(recipe: Recipe, tokenizer: Any) -> VanillaTransformerForConditionalGeneration:
     """The model of a recipe, for a tokenizer's words."""
-    fields = {"from_paper": "base", "vocab_size": len(tokenizer), **recipe.model}
+    fields = {"vocab_size": len(tokenizer), **recipe.model}
     special = special_ids(tokenizer)
     if taken := sorted(fields.keys() & special):
         raise ValueError(
             f"A model's special tokens must be its tokenizer's, got model.{taken[0]}="
             f"{fields[taken[0]]}: leave it out."
         )
-    config = VanillaTransformerConfig.from_paper(fields.pop("from_paper"), **special, **fields)
+    config = configure({**special, **fields})
     refuse_other_vocabulary(tokenizer, config.vocab_size)
     model = VanillaTransformerForConditionalGeneration(config)
     model.generation_config.update(**decoding(recipe.evaluation))

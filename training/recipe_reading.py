@@ -60,7 +60,7 @@ def read_as(wanted: Any, value: Any, place: str = "") -> Any:
         return tuple(read_as(inner[0], one, f"{place}[{n}]") for n, one in enumerate(items))
     if origin is dict:
         if not isinstance(value, dict):
-            refuse(f"{place} must hold keys and values", value)
+            refuse(f"{place} must hold keys and values, such as {{name: value}}", value)
         return {str(key): read_as(inner[1], one, f"{place}.{key}") for key, one in value.items()}
     return _scalar(wanted, value, place)
 
@@ -74,7 +74,7 @@ def _read_section(section: Any, value: Any, place: str) -> Any:
         value = {first: value}
     for key in value:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
+            near = difflib.get_close_matches(str(key), known, n=1) or _places_of(key, section)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {_list(known)}."
             raise ValueError(f"There is no {key!r} in {place or 'a recipe'}: {hint}")
     missing = [name for name in known if name not in value and _has_no_default(known[name])]
@@ -82,6 +82,12 @@ def _read_section(section: Any, value: Any, place: str) -> Any:
         raise ValueError(f"{place or 'A recipe'} needs {_list(missing)}.")
     types_of, prefix = get_type_hints(section), f"{place}." if place else ""
     return section(**{key: read_as(types_of[key], one, prefix + key) for key, one in value.items()})
+
+
+def _places_of(key: str, section: Any) -> list[str]:
+    """The sections of a section that know a key: `max_steps` -> ["optimization.max_steps"]."""
+    inner = {name: one for name, one in get_type_hints(section).items() if is_dataclass(one)}
+    return [f"{name}.{key}" for name, one in inner.items() if key in get_type_hints(one)]
 
 
 def _has_no_default(one: Any) -> bool:

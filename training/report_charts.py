@@ -190,10 +190,11 @@ def _draw(axes: Axes, panel: Panel, run: RunRecord) -> None:
 def _draw_curve(axes: Axes, curve: Curve, run: RunRecord) -> None:
     """Draw a line; what is measured seldom with points, and a ring around the best of them."""
     is_seldom = curve.kind == "evaluation"
-    look: dict[str, Any] = {"linewidth": 1.0}
-    if is_seldom:
-        look = {"linewidth": 1.6, "marker": "o", "markersize": 3}
-    axes.plot(*run.curve(curve.kind, curve.name), color=curve.color, label=curve.label, **look)
+    steps, values = run.curve(curve.kind, curve.name)
+    look: dict[str, Any] = {"linewidth": 1.6 if is_seldom else 1.0}
+    if is_seldom or len(steps) == 1:  # a line needs two
+        look |= {"marker": "o", "markersize": 3}
+    axes.plot(steps, values, color=curve.color, label=curve.label, **look)
     best = run.best_evaluation
     if is_seldom and best is not None and curve.name == run.recipe.evaluation.best_by:
         value = number(best, curve.name)

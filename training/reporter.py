@@ -53,6 +53,13 @@ class Reporter:
             machine=describe_machine(),
             **facts,
         )
+        section = self.recipe.optimization
+        if section.warmup_steps >= section.max_steps:
+            logger.warning(
+                "optimization.warmup_steps (%s) should be below max_steps (%s): the learning rate "
+                "never reaches its peak",
+                *(f"{section.warmup_steps:,}", f"{section.max_steps:,}"),
+            )
         self.bar = tqdm(
             total=self.recipe.optimization.max_steps,
             initial=progress.step,
@@ -82,8 +89,9 @@ class Reporter:
             "seconds": progress.seconds,
         }
         bleu = {} if self.bleu is None else {"BLEU": f"{self.bleu:.1f}"}
-        speed = f"{figures['tokens_per_second']:,.0f} tokens/s"
-        self.bar.set_postfix({"loss": f"{figures['loss']:.3f}", **bleu, "": speed}, refresh=False)
+        speed = f"{figures['tokens_per_second']:,.0f}"
+        told = {"loss": f"{figures['loss']:.3f}", **bleu, "tokens/s": speed}
+        self.bar.set_postfix(told, refresh=False)
         self._tell("train", progress.step, figures, epoch=progress.place.epoch)
         self.losses, self.tokens, self.seconds = [], 0, 0.0
 

@@ -28,7 +28,7 @@ from training.failures import explain
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
-from training.model import build_model
+from training.model import build_model, configure
 from training.processes import MainProcessError, on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
@@ -110,6 +110,7 @@ class Run:
             stops = self._step(work, interruption.requested, began)
             self._look_and_save(stops)
             if stops:
+                logger.info("saved after step %s: --resume goes on", f"{self.progress.step:,}")
                 return False
             began = time.perf_counter()
         return True
@@ -265,6 +266,8 @@ def main(
 def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -> bool:
     """Train in a folder that no other run uses; returns whether the run came to its end."""
     with ExitStack() as held, Interruption() as interruption, logging_redirect_tqdm():
+        # The model first, as learning a tokenizer and reading the corpus may take long.
+        on_main(accelerator, lambda: configure(recipe.model) and None)
         on_main(accelerator, lambda: claim_folder(folder, resumes, held))
         one = Run(recipe, folder, accelerator)
         if resumes:

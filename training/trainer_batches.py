@@ -95,5 +95,11 @@ class TranslationTrainer(Seq2SeqTrainer):
         )
         return self.accelerator.prepare(loader)
 
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Warn as the library does, but not of tied weights, which lie in a file only once."""
+        tied = self.model.all_tied_weights_keys
+        missing = [name for name in load_result.missing_keys if name not in tied]
+        super()._issue_warnings_after_load(load_result._replace(missing_keys=missing))
+
     def _lengths_of(self, column: str) -> Indices:
         return np.array([len(ids) for ids in self.train_dataset[column]], dtype=np.int64)

@@ -162,6 +162,48 @@ def evaluate(  # noqa: PLR0913 - a parameter an option
         typer.echo(FORMATS[format](task, comparison))
 
 
+@app.command()
+def publish(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Its folder, which is only read.")],
+    to: Annotated[
+        str | None, typer.Option(help="Repository, made if need be: user/name, or a name of yours.")
+    ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a private repository; refuse a public one.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Leave the folder and say what would go; no network.")
+    ] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="New folder for what is published; it stays.")
+    ] = None,
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            help="Facts for the model card, .yaml or .json, or a whole card, .md; default: MODEL's "
+            "README.md, or what the training run tells."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Name or pattern of files in MODEL to leave out; may be repeated."),
+    ] = None,
+    message: Annotated[str, typer.Option(help="Of the commit.")] = "Publish by vanilla-transformer",
+) -> None:
+    """Bring a model to the Hub: a folder that needs nobody, verified, in one commit."""
+    with refusals():
+        from .publish import Options
+        from .publish import publish as publish_model
+
+        options = Options(model, to, private, dry_run, folder, card, exclude or (), message)
+        publish_model(options, typer.echo, tell)
+
+
+def tell(line: str) -> None:
+    """Say on stderr what is being done."""
+    typer.echo(line, err=True)
+
+
 def report(
     steps: Iterator, total: int | None, name: str | None = None, *, hide: bool = False
 ) -> None:

@@ -97,6 +97,11 @@ def read_test_set(
 def read_rows(source: Path, reference: Path | None, languages: str) -> Iterator[Row]:
     """The rows of two aligned text files, plain or .gz, or of a single .tsv or .jsonl (.gz)."""
     if reference is not None:
+        if format_of(source) in FILE_READERS:
+            raise ValueError(
+                f"A .tsv or .jsonl holds its references, got {source} and {reference}: leave the "
+                "second out."
+            )
         return read_aligned(source, reference)
     names = read_languages(languages)
     reader = FILE_READERS.get(format_of(source))

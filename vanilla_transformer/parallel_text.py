@@ -25,6 +25,10 @@ EMPTY = "an empty side"
 INVALID_UTF8 = "invalid UTF-8"
 
 
+class UnpairedTextError(ValueError):
+    """A text file without the one that holds its translations."""
+
+
 class Undecodable(str):
     """A line that is no UTF-8, for readers that leave such lines out."""
 
@@ -125,14 +129,23 @@ def find_corpora(
         else:
             texts.append(place)
     if len(texts) % 2:
-        raise ValueError(
+        raise UnpairedTextError(
             f"Text files come in pairs, first {languages[0]}, then {languages[1]}, got "
             f"{len(texts)}: {', '.join(texts)}. (A single file may be .tsv or .jsonl.)"
+            + describe_absent(places)
         )
     for source, target in zip(texts[::2], texts[1::2], strict=True):
         read_rows = partial(read_aligned, Path(source), Path(target), skips_undecodable)
         corpora.append(Corpus((source, target), read_rows))
     return corpora
+
+
+def describe_absent(places: list[str]) -> str:
+    """What to add to an error that misspelt names, or the wrong folder, may be the reason of."""
+    absent = [place for place in places if not Path(place).exists()]
+    if not absent:
+        return ""
+    return f" There is no file {' and no '.join(absent)} in {Path.cwd()}: taken for a dataset."
 
 
 def format_of(path: Path) -> str:

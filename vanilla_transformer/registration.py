@@ -20,6 +20,7 @@ def register() -> None:
     """Tell the library where configuration, tokenizer, models and pipeline are."""
     after_import(f"{__package__}.configuration_vanilla_transformer", mark_configuration)
     after_import(f"{__package__}.tokenization_vanilla_transformer", mark_tokenizer)
+    after_import(f"{__package__}.saved_folder", mark_models)
     after_import(f"{AUTO}.configuration_auto", register_configuration)
     after_import(f"{AUTO}.tokenization_auto", register_tokenizer)
     after_import(f"{AUTO}.modeling_auto", register_models)
@@ -39,6 +40,18 @@ def mark_tokenizer() -> None:
     from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
     VanillaTransformerTokenizer.register_for_auto_class()
+
+
+def mark_models() -> None:
+    """Pushed models have a card that says what is known of them."""
+    from .saved_folder import SavedFolderModel
+
+    def write_card(model: Any, repository: str) -> str:
+        from .model_card import write_card_of
+
+        return write_card_of(model, repository)
+
+    SavedFolderModel.write_card = write_card
 
 
 def register_configuration() -> None:

@@ -6,10 +6,10 @@ weights are missing, and reads pickles, which can run code, where it finds no sa
 
 import copy
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from transformers import PreTrainedModel
 
@@ -34,10 +34,14 @@ CUSTOM_PIPELINES = {
 }
 LOAD_ANYWAY = "pass output_loading_info=True to load it all the same, with a report"
 NAMES_SHOWN = 5
+BLANK = "[More Information Needed]"  # in the form that the library gives out as a model card
 
 
 class SavedFolderModel(PreTrainedModel):
     """A model that is strict about the folders it loads from, and complete in those it saves."""
+
+    # Of a model and its repository; the package sets it, so folders read without it have none.
+    write_card: ClassVar[Callable[[PreTrainedModel, str], str] | None] = None
 
     @classmethod
     def from_pretrained(
@@ -84,6 +88,16 @@ class SavedFolderModel(PreTrainedModel):
                 known = getattr(config, name, None) or {}
                 setattr(config, name, {**known, **copy.deepcopy(ours)})
         super().save_pretrained(save_directory, *args, **kwargs)
+
+    def _upload_modified_files(
+        self, working_dir: str | PathLike[str], repo_id: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Push a card of this model instead of a blank form; a card that says something stays."""
+        card = Path(working_dir, "README.md")
+        write_card = type(self).write_card
+        if write_card and card.is_file() and BLANK in card.read_text(encoding="utf-8"):
+            card.write_text(write_card(self, repo_id), encoding="utf-8")
+        return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
 
 def _refuse_unsafe(source: Path, variant: str | None) -> None:

@@ -69,8 +69,10 @@ def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) 
             f"output must be a new file, got {output}: pass --resume to continue it, or --force to "
             "replace it."
         )
-    if output.is_dir() or not output.parent.is_dir():
-        raise ValueError(f"output must be a file in a folder that exists, got {output}.")
+    if output.is_dir():
+        raise ValueError(f"output must be a file, got the folder {output}.")
+    if not output.parent.is_dir():
+        raise ValueError(f"output must be a file in a folder that exists, got {output}: make it.")
 
 
 def translate_files(

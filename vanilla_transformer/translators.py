@@ -41,7 +41,7 @@ def load_tokenizer(model: str) -> Any:
     if not is_folder and (folder.exists() or not HUB_NAME.fullmatch(model)):
         raise ValueError(
             f"model must be a folder with a config.json or a name on the Hub, got {model!r}: "
-            "model.save_pretrained and tokenizer.save_pretrained make such a folder."
+            + way_to_a_model(folder)
         )
     try:
         return AutoTokenizer.from_pretrained(model)
@@ -50,7 +50,14 @@ def load_tokenizer(model: str) -> Any:
         raise ValueError(f"{model} must hold a tokenizer ({way_out}), got: {error}") from error
 
 
-def load_model(model: str, dtype: torch.dtype) -> Any:
+def way_to_a_model(folder: Path) -> str:
+    """What to do with a folder that was taken for a model's and is none."""
+    if (folder / "model" / "config.json").is_file():
+        return f"did you mean {str(folder / 'model')!r}?"
+    return "model.save_pretrained and tokenizer.save_pretrained make such a folder."
+
+
+def load_model(model: str, dtype: torch.dtype | Literal["auto"]) -> Any:
     """The model of a folder or Hub name; with an adapter's folder its base model, changed by it."""
     load = _load_merged if Path(model, ADAPTER).is_file() else AutoModelForSeq2SeqLM.from_pretrained
     try:

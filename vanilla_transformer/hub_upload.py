@@ -1,0 +1,130 @@
+"""Brings a folder to the Hub in one commit, however often that has to be tried.
+
+To try again is to begin again: what is on the Hub already is not sent a second time, neither by the
+next attempt nor by the next run, and a commit that got there unnoticed is found to be there.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TypeVar
+
+from huggingface_hub import (
+    CommitInfo,
+    CommitOperationAdd,
+    CommitOperationDelete,
+    HfApi,
+    get_token,
+)
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+from . import __version__
+from .hub_errors import NO_TOKEN, UploadError, explain, seconds_to_wait
+
+# An earlier publication may have left these, and they would be loaded in the place of the new ones.
+WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.ckpt*", "*.h5")
+ATTEMPTS = 6
+LONGEST_WAIT = 600  # seconds; the Hub counts requests in windows of five minutes
+
+Result = TypeVar("Result")
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A repository of the Hub that this user may write to."""
+
+    repository: str
+    private: bool
+
+
+def check_name(repository: str) -> None:
+    """Refuse what can be no repository, before anything is asked."""
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ValueError(
+            f"--to must be user/name or a name, got {repository!r}: letters, digits, '-', '_' and "
+            "'.', none of the last three twice in a row or at an end, at most 96 in all."
+        ) from error
+
+
+def find_destination(repository: str, *, private: bool) -> Destination:
+    """Ask who publishes, before long work; a name alone becomes one of this user's."""
+    check_name(repository)
+    if get_token() is None:
+        raise UploadError(NO_TOKEN)
+    user = persist(lambda: _api().whoami(), repository)
+    role = user.get("auth", {}).get("accessToken", {}).get("role")
+    if role == "read":
+        raise UploadError(
+            "A token must be allowed to write, got one that may only read: make one with write "
+            "access at https://huggingface.co/settings/tokens and run `hf auth login`."
+        )
+    full_name = repository if "/" in repository else f"{user['name']}/{repository}"
+    return Destination(full_name, private)
+
+
+def upload(folder: Path, destination: Destination, message: str) -> str:
+    """Make the repository, if need be, and one commit in it; returns the commit's address."""
+    repository, private = destination.repository, destination.private
+    persist(
+        lambda: _api().create_repo(repository, private=private or None, exist_ok=True), repository
+    )
+    commit = persist(lambda: _commit(folder, destination, message), repository)
+    return str(commit.commit_url)
+
+
+def _commit(folder: Path, destination: Destination, message: str) -> CommitInfo:
+    """One commit that makes the repository what the folder is; other files there stay."""
+    api, repository = _api(), destination.repository
+    before = api.model_info(repository)
+    if destination.private and not before.private:
+        raise UploadError(
+            f"--private wants a private repository, got {repository}, which is there and public: "
+            "make it private in its settings on the Hub, or leave --private out."
+        )
+    there = {sibling.rfilename for sibling in before.siblings or []}
+    files = {file.name: file for file in sorted(folder.iterdir())}
+    stale = [name for name in sorted(there - files.keys()) if is_weights(name)]
+    if stale:
+        logger.warning("removing earlier weights from %s: %s", repository, ", ".join(stale))
+    return api.create_commit(
+        repository,
+        [
+            *(CommitOperationDelete(name) for name in stale),
+            *(CommitOperationAdd(name, file) for name, file in files.items()),
+        ],
+        commit_message=message,
+        parent_commit=before.sha,
+    )
+
+
+def is_weights(name: str) -> bool:
+    """Whether a file of the repository's top is, or lists, weights of a model."""
+    return "/" not in name and any(fnmatch(name, pattern) for pattern in WEIGHTS)
+
+
+def persist(act: Callable[[], Result], repository: str) -> Result:
+    """Try until it succeeds, if the error may pass; say in the end what it was."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return act()
+        except Exception as error:
+            reason = explain(error, repository)
+            if reason is None:
+                raise
+            wait = seconds_to_wait(error, attempt)
+            if wait is None or wait > LONGEST_WAIT or attempt == ATTEMPTS - 1:
+                raise reason from error
+            logger.warning("%s Trying again in %.0f s.", reason, wait)
+            time.sleep(wait)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _api() -> HfApi:
+    return HfApi(token=get_token(), library_name="vanilla-transformer", library_version=__version__)

@@ -1,0 +1,158 @@
+"""Makes of a model folder another one that holds all a stranger needs; the first is only read."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .card_facts import read_facts
+from .configuration_rules import refuse
+from .model_card import CardSubject, complaints_about_card, make_card
+from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from .pipeline_translation import TranslationPipeline
+from .publishing_checks import refusals_of
+from .run_facts import RECIPE, read_run_of
+from .translators import ADAPTER, load_model, load_tokenizer, way_to_a_model
+
+CARD, CURVES = "README.md", "training.png"
+MADE_ANEW = ("*.py", "*.safetensors.index.json", RECIPE)  # what the source has of them may be old
+Problems = list[str]
+
+
+@dataclass
+class Publication:
+    """A folder that can be published, and the model in it."""
+
+    folder: Path
+    model: Any
+    tokenizer: Any
+    left_out: list[str] = field(default_factory=list)  # of what lies in the source
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Every file by its name in the repository."""
+        return {file.name: file for file in sorted(self.folder.iterdir())}
+
+
+def make_folder(
+    source: Path, folder: Path, *, name: str, card: Path | None, exclude: Sequence[str]
+) -> Publication:
+    """Write what is to be published into an empty folder, or say all that is against it."""
+    check_source(source)
+    made_anew = (*MADE_ANEW, CARD) if card else MADE_ANEW
+    taken, left_out = choose_files(source, made_anew, exclude)
+    problems = [*refusals_of(taken)]
+    loaded = attempt(lambda: load(source), problems)
+    if loaded is None:
+        raise ValueError("\n".join(problems))
+    model, tokenizer = loaded
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    for file_name, file in taken.items():
+        if not (folder / file_name).exists() and file.suffix != ".safetensors":
+            shutil.copyfile(file, folder / file_name)
+    publication = Publication(folder, model, tokenizer, left_out)
+    if not problems:  # only then does a model translate, as a card wants it
+        attempt(lambda: write_card(source, publication, name, card), problems)
+    written = {name: file for name, file in publication.files.items() if name not in taken}
+    refuse([*problems, *refusals_of(written)])
+    return publication
+
+
+def check_source(source: Path) -> None:
+    """Refuse what is no folder of a model."""
+    if not (source / "config.json").is_file():
+        way_out = way_to_a_model(source)
+        if (source / ADAPTER).is_file():
+            way_out = "merge the adapter (peft: merge_and_unload), then save model and tokenizer."
+        raise ValueError(f"MODEL must be a folder with a config.json, got {source}: {way_out}")
+
+
+def choose_files(
+    source: Path, made_anew: Sequence[str], exclude: Sequence[str]
+) -> tuple[dict[str, Path], list[str]]:
+    """The files of a model folder that matter, and the names of what is left out."""
+    taken, left_out = {}, []
+    for place in sorted(source.iterdir()):
+        is_other = any(fnmatch(place.name, pattern) for pattern in exclude)
+        if place.is_dir():
+            left_out.append(f"{place.name}/")
+        elif is_other or place.name.startswith("."):
+            left_out.append(place.name)
+        elif not any(fnmatch(place.name, pattern) for pattern in made_anew):
+            taken[place.name] = place
+    return taken, [name for name in left_out if name != "__pycache__/"]
+
+
+def load(source: Path) -> tuple[Any, Any]:
+    """Model and tokenizer, in the precision they have there."""
+    tokenizer, model = load_tokenizer(str(source)), load_model(str(source), "auto")
+    if type(model) is not VanillaTransformerForConditionalGeneration:
+        raise ValueError(
+            f"publish is for vanilla-transformer models, got {type(model).__name__}: its own "
+            "push_to_hub publishes it."
+        )
+    if len(tokenizer) > model.config.vocab_size:
+        raise ValueError(
+            f"A tokenizer must know no more words than its model, got {len(tokenizer):,} and "
+            f"{model.config.vocab_size:,}: save the one that the model was trained with."
+        )
+    return model, tokenizer
+
+
+def write_card(source: Path, publication: Publication, name: str, card: Path | None) -> None:
+    """Write the card, its recipe and its curves; a card that somebody wrote stays as it is."""
+    folder, run = publication.folder, read_run_of(source)
+    if run.recipe:
+        text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True)
+        (folder / RECIPE).write_text(text, encoding="utf-8")
+    facts_file, whole_card = (None, card) if card and card.suffix == ".md" else (card, None)
+    if whole_card:
+        shutil.copyfile(whole_card, folder / CARD)
+    elif facts_file or not (folder / CARD).exists():
+        facts = read_facts(facts_file) if facts_file else {}
+        if run.curves:
+            shutil.copyfile(run.curves, folder / CURVES)
+        translate = translator_of(publication)
+        subject = CardSubject(publication.model, name, facts, run, translate)
+        (folder / CARD).write_text(make_card(subject), encoding="utf-8")
+        if facts_file is None:
+            publication.remarks.append("the card knows only the run: say more with --card FILE")
+    refuse(
+        f"{CARD}: {complaint}"
+        for complaint in complaints_about_card((folder / CARD).read_text(encoding="utf-8"))
+    )
+
+
+def translator_of(publication: Publication) -> Callable[[str], str]:
+    """What the card's examples are translated by."""
+
+    def translate(text: str) -> str:
+        translator = TranslationPipeline(model=publication.model, tokenizer=publication.tokenizer)
+        written: str = translator(text)[0]["translation_text"]
+        return written
+
+    return translate
+
+
+def attempt(act: Callable[[], Any], problems: Problems) -> Any:
+    """What a step returns; why it refuses goes to the other problems."""
+    try:
+        return act()
+    except (ValueError, OSError) as error:
+        problems.append(str(error))
+        return None
+
+
+def describe_files(publication: Publication) -> Iterator[str]:
+    """A line a file: its size in bytes, and its name."""
+    sizes = {name: file.stat().st_size for name, file in publication.files.items()}
+    width = len(f"{sum(sizes.values()):,}")
+    for name, size in sizes.items():
+        yield f"{size:>{width},}  {name}"
+    yield f"{sum(sizes.values()):>{width},}  in {len(sizes)} files"

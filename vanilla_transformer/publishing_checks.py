@@ -1,0 +1,82 @@
+"""Says what keeps files from being published: pickles, nan, keys, paths of a machine."""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from .leaks import find_leaks
+
+PICKLES = {".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"}
+FIRST_BYTES_OF_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+WEIGHTS = ".safetensors"
+ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}  # by their first bytes; others are UTF-8
+NAMES_SHOWN = 3
+WAY_OUT = "take it out, or leave the file out with --exclude {name}"
+
+
+def refusals_of(files: dict[str, Path]) -> Iterator[str]:
+    """Every reason not to publish these files, which have the names they would be published by."""
+    for name, file in sorted(files.items()):
+        way_out = WAY_OUT.format(name=name)
+        if is_pickle(file):
+            yield f"{name} must be no pickle, which can run code where it is loaded: {way_out}."
+        elif file.suffix == WEIGHTS:
+            yield from _refusals_of_weights(name, file)
+        else:
+            for leak in find_leaks(readable_part_of(file)):
+                yield f"{name} must hold nothing private, got {leak}: {way_out}."
+
+
+def is_pickle(file: Path) -> bool:
+    """By its ending, or by what it holds: a pickle, or an archive with one in it."""
+    if file.suffix.lower() in PICKLES:
+        return True
+    with file.open("rb") as opened:
+        if opened.read(2) in FIRST_BYTES_OF_PICKLES:
+            return True
+    if not zipfile.is_zipfile(file):
+        return False
+    with zipfile.ZipFile(file) as archive:
+        return any(Path(name).suffix in PICKLES for name in archive.namelist())
+
+
+def readable_part_of(file: Path) -> str:
+    """The text in a file, also beside pictures; of a tokenizer not its words, which are data."""
+    content = file.read_bytes()
+    text = content.decode(ENCODINGS.get(content[:2], "utf-8"), "replace")
+    if file.name != "tokenizer.json":
+        return text
+    try:
+        tokenizer = json.loads(text)
+        return json.dumps({**tokenizer, "model": None}, ensure_ascii=False)
+    except (ValueError, TypeError):
+        return text
+
+
+def _refusals_of_weights(name: str, file: Path) -> Iterator[str]:
+    try:
+        with safe_open(file, framework="pt") as weights:
+            for leak in find_leaks(json.dumps(weights.metadata() or {}, ensure_ascii=False)):
+                yield f"The metadata of {name} must hold nothing private, got {leak}: save it anew."
+            bad = [key for key in weights.keys() if not is_finite(weights.get_tensor(key))]  # noqa: SIM118
+    except SafetensorError as error:
+        yield f"{name} must be whole, got {error}: save it again."
+        return
+    if bad:
+        more = f" and {len(bad) - NAMES_SHOWN} more" if len(bad) > NAMES_SHOWN else ""
+        yield (
+            f"Weights must be finite, got nan or infinity in {', '.join(bad[:NAMES_SHOWN])}{more} "
+            f"({name}): publish an earlier checkpoint."
+        )
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    """Whether all of it is numbers; also of types that torch cannot ask, such as float8."""
+    if not tensor.is_floating_point():
+        return True
+    known = tensor.float() if tensor.itemsize == 1 else tensor
+    return bool(known.isfinite().all())

@@ -1,0 +1,110 @@
+"""What the folder of a training run tells about the model in it: recipe, scores, curve, machine.
+
+RUN/model is the model; beside it lie recipe.yaml, log.jsonl, results.json, corpus.txt, report.png.
+A model that was carried off has at most its recipe. Nothing here needs the code that trains.
+"""
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import yaml
+
+MODEL, RECIPE, LOG, RESULTS = "model", "recipe.yaml", "log.jsonl", "results.json"
+CORPUS, CURVES = "corpus.txt", "report.png"
+PAIRS = re.compile(r"^([\d,]+) training pairs, ([\d,]+) source and ([\d,]+) target tokens", re.M)
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run; empty where nothing is."""
+
+    recipe: Facts = field(default_factory=dict)
+    results: dict[str, Facts] = field(default_factory=dict)  # by test set
+    evaluations: list[Facts] = field(default_factory=list)  # on validation, by rising steps
+    start: Facts = field(default_factory=dict)  # machine, processes, versions, precision
+    averaged: list[int] = field(default_factory=list)  # steps of the checkpoints
+    steps: int | None = None
+    seconds: float | None = None  # of training alone
+    pairs: tuple[str, ...] = ()  # training pairs, source tokens, target tokens
+    curves: Path | None = None
+
+    def get(self, *names: str) -> Any:
+        """Look up a value of the recipe, level by level; None if it does not say."""
+        value: Any = self.recipe
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+
+def read_run_of(model: Path) -> RunFacts:
+    """What the run behind a model folder tells: all if the folder lies in a finished run."""
+    run, files = model.resolve().parent, (model / RECIPE, model.resolve().parent / RESULTS)
+    if model.resolve().name != MODEL or not all(file.is_file() for file in files):
+        return RunFacts(recipe=read_recipe(model / RECIPE))
+    lines = read_log(run / LOG)
+    result = next((line for line in reversed(lines) if line["kind"] == "result"), {})
+    end = result.get("step", math.inf)
+    of_this_model = [line for line in lines if line["step"] <= end]
+    trained = [line for line in of_this_model if line["kind"] == "train"]
+    corpus = run / CORPUS
+    text = corpus.read_text(encoding="utf-8", errors="replace") if corpus.is_file() else ""
+    pairs = PAIRS.search(text)
+    return RunFacts(
+        recipe=read_recipe(model / RECIPE),
+        results=json.loads((run / RESULTS).read_text(encoding="utf-8")),
+        evaluations=[line for line in of_this_model if line["kind"] == "evaluation"],
+        start=next((line for line in reversed(of_this_model) if line["kind"] == "start"), {}),
+        averaged=result.get("averaged", []),
+        steps=result.get("step"),
+        seconds=trained[-1].get("seconds") if trained else None,
+        pairs=pairs.groups() if pairs else (),
+        curves=run / CURVES if (run / CURVES).is_file() else None,
+    )
+
+
+def read_log(file: Path) -> list[Facts]:
+    """The lines of a log by rising steps; of one kind and step the last, for it was done again."""
+    lines: dict[tuple[str, int], Facts] = {}
+    for raw in file.read_text(encoding="utf-8").split("\n") if file.is_file() else []:
+        try:
+            line = json.loads(raw)
+            lines[line["kind"], int(line["step"])] = line
+        except (ValueError, LookupError, TypeError):
+            continue  # the last line of a run that was killed is half a line
+    return sorted(lines.values(), key=lambda line: line["step"])
+
+
+def read_recipe(file: Path) -> Facts:
+    """A recipe that names files without the folders they lie in, which are nobody's business."""
+    if not file.is_file():
+        return {}
+    try:
+        recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} must be YAML in UTF-8, got: {error}.") from error
+    if not isinstance(recipe, dict):
+        raise ValueError(f"{file} must hold the sections of a recipe, got {recipe!r}.")
+    if isinstance(recipe.get("corpus"), dict):
+        recipe["corpus"] = _without_folders(recipe["corpus"])
+    return recipe
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_folders(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_folders(one) for one in value]
+    return file_name(value) if isinstance(value, str) else value
+
+
+def file_name(place: str) -> str:
+    """Cut folders that mean something on one machine only: ../data/a.tsv -> a.tsv; names stay."""
+    is_local = PurePosixPath(place).is_absolute() or PureWindowsPath(place).is_absolute()
+    if is_local or place.startswith((".", "~")):
+        return PureWindowsPath(place).name  # which knows both kinds of slashes
+    return place
