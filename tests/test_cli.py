@@ -122,7 +122,13 @@ def test_a_misuse_has_exit_code_2(arguments, model):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["translate", "--help"], ["evaluate", "--help"], ["publish", "--help"]],
+    [
+        ["--help"],
+        ["translate", "--help"],
+        ["evaluate", "--help"],
+        ["publish", "--help"],
+        ["attention", "--help"],
+    ],
     ids=" ".join,
 )
 def test_help_answers_without_the_libraries(arguments, tmp_path):

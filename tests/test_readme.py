@@ -70,6 +70,18 @@ def test_the_evaluations_of_the_readme_run(translate, tmp_path, monkeypatch):
     assert [result.exit_code for result in results] == [0, 0, 0], results[-1].stderr
 
 
+def test_the_attention_commands_of_the_readme_run(translate, tmp_path, monkeypatch):
+    commands = re.findall(r"^vanilla-transformer (attention .*)$", README.read_text("utf-8"), re.M)
+    monkeypatch.chdir(tmp_path)
+    translate.save_pretrained("my-model")
+
+    results = [CliRunner().invoke(app, shlex.split(command)) for command in commands]
+
+    assert [result.exit_code for result in results] == [0, 0], results[-1].stderr
+    assert Path("attention.html").exists()
+    assert Path("links.png").exists()
+
+
 def test_the_publications_of_the_readme_run(translate, at_hub, tmp_path, monkeypatch):
     text = README.read_text("utf-8")
     commands = re.findall(r"^vanilla-transformer (publish .*?)(?: +#.*)?$", text, re.M)

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from .attention_command import attention
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 # What several commands take.
@@ -230,6 +232,9 @@ def refusals() -> Iterator[None]:
     except (ValueError, OSError, ImportError) as error:
         typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from None
+
+
+app.command()(refusals()(attention))
 
 
 def main() -> None:

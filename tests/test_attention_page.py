@@ -1,0 +1,108 @@
+"""The page holds the numbers of the maps and the words as they are, and nothing from elsewhere."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+
+import numpy as np
+import pytest
+from random_maps import random_maps
+
+EVIL = "</script><script>alert(1)</script> <!-- THE MAPS \u2028 & \"' <img/src=x> שלום"
+OUTSIDE = r"https?:|//\w|\bsrc\s*=|\bhref\s*=|url\(|@import|fetch\(|XMLHttpRequest|import\("
+
+
+@pytest.fixture(scope="module")
+def maps():
+    return random_maps()
+
+
+def data_of(page):
+    [data] = re.findall(
+        r'<script type="application/json" id="maps">(.*?)</script>', page, re.DOTALL
+    )
+    return json.loads(data)
+
+
+def test_the_numbers_are_those_of_the_maps(maps):
+    data = data_of(maps.page())
+
+    assert data["kinds"].keys() == maps.weights.keys()
+    for kind, weights in maps.weights.items():
+        found = data["kinds"][kind]
+        steps = np.frombuffer(base64.b64decode(found["weights"]), dtype="<u2")
+        numbers = steps.reshape(found["shape"]) / 65_535
+        np.testing.assert_allclose(numbers, weights.numpy(), rtol=0, atol=0.5001 / 65_535)
+        assert np.array_equal(numbers == 0, weights.numpy() < 0.5 / 65_535)
+        rows, columns = maps.sides(kind)
+        assert data["sides"][found["rows"]]["labels"] == [*rows.labels]
+        assert data["sides"][found["columns"]]["labels"] == [*columns.labels]
+    assert data["links"] == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_nothing_comes_from_outside(maps):
+    page = maps.page()
+
+    without_numbers = re.sub(r'"weights": "[\w+/=]*"', "", page)
+    assert re.findall(OUTSIDE, without_numbers) == []
+    assert len(without_numbers) < len(page)
+    assert "default-src 'none'" in page  # and a browser would not ask for it
+
+
+def test_text_stays_text(maps):
+    page = random_maps(source=EVIL, target=EVIL).page()
+
+    assert page.count("<script") == page.count("</script>") == maps.page().count("<script")
+    assert "<img" not in page
+    labels = data_of(page)["sides"]["source"]["labels"]
+    assert labels == [*EVIL.split(), "<special>"]
+
+
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own(maps):
+    frame = random_maps(source=EVIL)._repr_html_()
+
+    [page] = re.findall(r'srcdoc="([^"]*)"', frame)
+    assert unescape(page) == random_maps(source=EVIL).page()
+    assert 'sandbox="allow-scripts"' in frame
+
+
+@pytest.mark.parametrize(
+    ("choice", "start"),
+    [
+        ({}, {"view": "matrix", "kind": "cross", "layer": 1, "head": 0}),
+        ({"view": "links", "kind": "encoder"},
+         {"view": "lines", "kind": "encoder", "layer": 1, "head": 0}),
+        ({"layer": 2, "head": 3}, {"view": "matrix", "kind": "cross", "layer": 2, "head": 3}),
+    ],
+)  # fmt: skip
+def test_it_begins_as_it_is_told(choice, start, maps):
+    assert data_of(maps.page(**choice))["start"] == start
+
+
+@pytest.mark.parametrize(
+    ("choice", "complaint"),
+    [
+        ({"view": "grid"}, "view of a page must be one of layer, head, links, got 'grid'"),
+        ({"kind": "inner"}, "kind must be one of encoder, decoder, cross"),
+        ({"layer": 3}, "layer must be between 1 and 2"),
+    ],
+)
+def test_what_it_cannot_begin_with_is_refused(choice, complaint, maps):
+    with pytest.raises(ValueError, match=complaint):
+        maps.page(**choice)
+
+
+def test_too_many_words_are_refused():
+    with pytest.raises(ValueError, match="at most 200 words a side, got 201"):
+        random_maps(target="word " * 200).page()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_its_script_is_valid(maps, tmp_path):
+    script = re.findall(r"<script>(.*?)</script>", maps.page(), re.DOTALL)[0]
+    (tmp_path / "page.js").write_text(script, encoding="utf-8")
+
+    subprocess.run(["node", "--check", tmp_path / "page.js"], check=True, timeout=60)

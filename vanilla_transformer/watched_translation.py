@@ -1,0 +1,135 @@
+"""One sentence on its way through a model, with all attentions kept."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .pipeline_translation import TranslationPipeline
+from .sentence_splits import Passage
+from .source_reading import tokenizer_lock
+from .translation_call import complaint_about
+from .translation_records import Hypothesis
+from .word_alignment import watched_twin
+from .word_ids import shift_right
+
+LANGUAGES = ("src_lang", "tgt_lang")
+OUTPUTS = {
+    "encoder": "encoder_attentions",
+    "decoder": "decoder_attentions",
+    "cross": "cross_attentions",
+}
+
+
+@dataclass(frozen=True)
+class WatchedTranslation:
+    """A sentence and a translation as tokens, and each token's attention."""
+
+    passage: Passage
+    source: list[int]
+    target: list[int]  # from the start token on: it is read to its last token but one
+    attentions: dict[str, Tensor]  # by kind, [layers, heads, rows, columns]
+
+    def record(self, translator: TranslationPipeline) -> dict[str, Any]:
+        """What the pipeline returns for it, with alignment where there is cross-attention."""
+        cross = self.attentions.get("cross")
+        aligning = None if cross is None else cross[max(len(cross) - 2, 0)].mean(dim=0)
+        hypothesis = Hypothesis(torch.tensor(self.target), attention=aligning)
+        [record] = translator.postprocess(
+            (self.passage, [[hypothesis]]), return_alignment=cross is not None
+        )
+        return record
+
+
+def watch_translation(
+    translator: TranslationPipeline, sentence: str, target: str | None, languages: dict[str, str]
+) -> WatchedTranslation:
+    """Translate a sentence, or read a translation, and run the model over both."""
+    check_line(sentence, "sentence")
+    own = translator._preprocess_params
+    languages = {name: own[name] for name in LANGUAGES if name in own} | languages
+    passage = translator.preprocess(sentence, on_long_input="truncate", **languages)
+    [piece] = passage.pieces
+    check_length(piece.uncut_length, translator, "sentence")
+    if target is None:
+        settings: dict[str, Any] = {
+            "on_long_input": "truncate",
+            "return_tensors": True,
+            **languages,
+        }
+        written = translator(sentence, **settings)[0]["translation_token_ids"].tolist()
+    else:
+        check_line(target, "target")
+        written = target_tokens(translator, target, languages)
+        check_length(len(written), translator, "target")
+    source = piece.ids or []
+    return WatchedTranslation(passage, source, written, watch(translator.model, source, written))
+
+
+@torch.no_grad()
+def watch(model: Any, source: list[int], target: list[int]) -> dict[str, Tensor]:
+    """The attentions of one eager forward pass in evaluation mode."""
+    inputs = torch.tensor([source], device=model.device)
+    outputs = watched_twin(model).eval()(
+        input_ids=inputs,
+        attention_mask=torch.ones_like(inputs),
+        decoder_input_ids=torch.tensor([target[:-1]], device=model.device),
+        output_attentions=True,
+        use_cache=False,
+    )
+    found = {}
+    for kind, name in OUTPUTS.items():
+        layers = [layer for layer in getattr(outputs, name, None) or () if layer is not None]
+        if layers:
+            found[kind] = torch.cat(layers).float().cpu()
+    if not found:
+        raise ValueError(
+            f"look needs a model that returns its attentions, got {type(model).__name__}, which "
+            "has none: load one whose forward knows output_attentions=True."
+        )
+    return found
+
+
+def target_tokens(
+    translator: TranslationPipeline, target: str, languages: dict[str, str]
+) -> list[int]:
+    """A given translation as the model would have written it, the start token first."""
+    tokenizer, model = translator.tokenizer, translator.model
+    with tokenizer_lock:
+        own = getattr(tokenizer, "tgt_lang", None)
+        if languages.get("tgt_lang"):
+            tokenizer.tgt_lang = languages["tgt_lang"]
+        ids: list[int] = tokenizer(text_target=target.strip(), verbose=False)["input_ids"]
+        if languages.get("tgt_lang"):
+            tokenizer.tgt_lang = own
+    labels = torch.tensor([ids])
+    if shift := getattr(model, "prepare_decoder_input_ids_from_labels", None):
+        read = shift(labels)
+    else:
+        read = shift_right(labels, tokenizer.pad_token_id, model.config.decoder_start_token_id)
+    return [int(read[0, 0]), *ids]
+
+
+def check_line(text: Any, name: str) -> None:
+    """Refuse what is no line of words."""
+    complaint = complaint_about(text)
+    if (
+        complaint is None
+        and len(lines := [line for line in text.splitlines() if line.strip()]) != 1
+    ):
+        found = "several" if lines else "none"
+        complaint = (
+            f"must be one line with a word in it, got {found} in {text[:30]!r}: look at one."
+        )
+    if complaint:
+        raise ValueError(f"{name} {complaint}")
+
+
+def check_length(num_tokens: int, translator: TranslationPipeline, name: str) -> None:
+    """Refuse what would be cut."""
+    limit = translator.reader.longest_input
+    if num_tokens > limit:
+        raise ValueError(
+            f"{name} must have at most {limit} tokens, got {num_tokens}: look at a shorter one."
+        )
