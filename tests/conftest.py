@@ -17,6 +17,7 @@ from small_training import prepare_training
 from torch.nn.utils.rnn import pad_sequence
 from toy_models import build_models
 from transformers import AutoTokenizer, pipeline
+from transformers.utils import logging
 
 from tokenizer.train import Options, make_bundle
 from vanilla_transformer import (
@@ -75,6 +76,12 @@ settings.register_profile(
 )
 settings.load_profile("vanilla")
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def with_progress_bars():
+    """Commands that a test runs in this process may have hidden the library's."""
+    logging.enable_progress_bar()
 
 
 @pytest.fixture(autouse=True)

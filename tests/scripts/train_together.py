@@ -15,11 +15,9 @@ import torch
 from accelerate import Accelerator
 from safetensors.torch import save_file
 
-import training.learner
 from training.batching import Batches, Place
 from training.learner import Learner
 from training.loader import Loader
-from training.objective import loss_of
 from training.processes import on_main
 from training.recipe import BatchingSection, OptimizationSection
 from vanilla_transformer import (
@@ -109,11 +107,13 @@ def meet_no_number(accelerator, factors):
     is_last = accelerator.process_index == accelerator.num_processes - 1
     work = next(all_work(accelerator, 2))
     if is_last:
-        training.learner.loss_of = lambda *args: [
-            one * factor for one, factor in zip(loss_of(*args), factors, strict=True)
+        objective = learner.objective
+        learner.objective = lambda *args: [
+            one * factor for one, factor in zip(objective(*args), factors, strict=True)
         ]
     wrong = learner.step(1, work.pieces, work.target_tokens)
-    training.learner.loss_of = loss_of
+    if is_last:
+        learner.objective = objective
     after = learner.collect()[0]
     is_same = all(torch.equal(before[name], one) for name, one in after.weights.items())
     right = learner.step(2, work.pieces, work.target_tokens, must_stop=is_last)
