@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 import training.train
 from tokenizer.train import Options, make_bundle
 from training.number_words import in_english, in_german
-from training.run_log import read_log
 from training.train import main
+from vanilla_transformer.run_facts import read_log
 
 PAIRS = {"train": 250, "validation": 6, "test": 4}
 RECIPE = {

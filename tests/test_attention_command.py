@@ -102,7 +102,7 @@ def test_a_write_that_fails_leaves_nothing(elsewhere, monkeypatch):
     def fail(descriptor):
         raise OSError("disk full")
 
-    monkeypatch.setattr(attention_file.os, "fsync", fail)
+    monkeypatch.setattr("vanilla_transformer.file_replacement.os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         attention_file.write_output(elsewhere / "taken.html", b"new", force=True)
 

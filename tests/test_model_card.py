@@ -14,7 +14,7 @@ from vanilla_transformer.card_facts import FACTS, read_facts
 from vanilla_transformer.leaks import find_leaks
 from vanilla_transformer.model_card import CardSubject, complaints_about_card, make_card
 from vanilla_transformer.publishable_folder import make_folder
-from vanilla_transformer.run_facts import RunFacts, file_name, read_log, read_run_of
+from vanilla_transformer.run_facts import RunFacts, file_name, read_run_of
 
 KNOWN = {
     "title": "Toy speech",
@@ -124,16 +124,6 @@ def test_a_model_that_was_carried_off_tells_only_its_recipe(run, tmp_path):
 
     assert told.get("optimization", "max_steps") == 6
     assert (told.results, told.evaluations, told.steps) == ({}, [], None)
-
-
-def test_half_a_line_of_a_log_is_none_and_what_was_done_again_counts_once(tmp_path):
-    lines = [
-        {"kind": "train", "step": step, "loss": loss} for step, loss in ((2, 5), (1, 6), (2, 4))
-    ]
-    text = "\n".join(map(json.dumps, lines)) + '\n{"kind": "train", "st'
-    (tmp_path / "log.jsonl").write_text(text)
-
-    assert [line["loss"] for line in read_log(tmp_path / "log.jsonl")] == [6, 4]
 
 
 def test_of_a_model_alone_there_is_no_number_but_its_size(card_of, toy_models):

@@ -287,7 +287,7 @@ def test_a_report_that_cannot_be_written_leaves_the_last_one(finished, monkeypat
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("training.whole_files.os.fsync", full)
+    monkeypatch.setattr("vanilla_transformer.file_replacement.os.fsync", full)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(OSError, match="No space left"):
         write_report(finished)

@@ -11,7 +11,7 @@ from training.learner import Outcome
 from training.progress import Progress
 from training.recipe import Recipe, read_as
 from training.reporter import Reporter, settings_of
-from training.run_log import read_log
+from vanilla_transformer.run_facts import read_log
 
 RECIPE = {
     "corpus": {"train": [{"places": ["a"]}], "validation": ["b"]},

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from training.run_log import RunLog, read_log
+from training.run_log import RunLog
+from vanilla_transformer.run_facts import read_log
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from training.whole_files import make_once, replace_file
+from training.whole_files import make_once
+from vanilla_transformer.file_replacement import replace_file
 
 
 def test_the_new_file_takes_the_place_of_the_old(tmp_path):
@@ -23,7 +24,7 @@ def test_what_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("training.whole_files.os.fsync", full)
+    monkeypatch.setattr("vanilla_transformer.file_replacement.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         replace_file(tmp_path / "file", b"new")
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("file", b"old")]

@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from training.checkpoint_files import MANIFEST, CheckpointError
-from training.whole_files import sync_files, sync_folder
+from training.whole_files import sync_files
+from vanilla_transformer.file_replacement import sync_folder
 
 WEIGHTS = "model*.safetensors"  # one file, or the parts of a large model
 NOT_OF_THE_AVERAGE = (WEIGHTS, "*.index.json", MANIFEST, "training")

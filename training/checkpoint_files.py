@@ -9,7 +9,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from training.whole_files import sync_folder
+from vanilla_transformer.file_replacement import sync_folder
 
 MANIFEST = "manifest.json"
 

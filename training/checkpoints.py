@@ -30,7 +30,8 @@ from training.checkpoint_files import (
     remove_folder,
     write_manifest,
 )
-from training.whole_files import sync_files, sync_folder
+from training.whole_files import sync_files
+from vanilla_transformer.file_replacement import sync_folder
 
 logger = logging.getLogger(__name__)
 

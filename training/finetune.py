@@ -28,13 +28,13 @@ from transformers import (
     set_seed,
 )
 
-from training.objective import IGNORED
 from training.trainer_batches import TranslationTrainer
 from training.trainer_folder import check_folder, clear_folder, last_whole_checkpoint
 from vanilla_transformer.cli import refusals
 from vanilla_transformer.parallel_text import Languages, find_corpora, read_languages
 from vanilla_transformer.scoring import TranslationMetric
 from vanilla_transformer.translators import ADAPTER, load_tokenizer, way_to_a_model
+from vanilla_transformer.word_ids import IGNORED
 
 logger = logging.getLogger("training")
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from training.r_drop import agreeing_loss
-
-IGNORED = -100  # labels that are no words
+from vanilla_transformer.word_ids import IGNORED
 
 Batch = dict[str, Tensor]
 TokenPair = tuple[list[int], list[int]]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-ROWS_IN_CACHE = 32
+from vanilla_transformer.smoothed_loss import ROWS_IN_CACHE
 
 
 def agreeing_loss(

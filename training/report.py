@@ -17,7 +17,7 @@ import typer
 from training import report_page
 from training.markup import Html, element, joined
 from training.run_record import RunRecord, read_run
-from training.whole_files import replace_file
+from vanilla_transformer.file_replacement import replace_file
 
 PAGE = "report.html"
 SHEET = "report.png"

@@ -17,7 +17,8 @@ from training.learner import Outcome
 from training.machine import describe_machine
 from training.progress import Progress
 from training.recipe import Recipe, flat
-from training.run_log import LOG, RunLog
+from training.run_log import RunLog
+from vanilla_transformer.run_facts import LOG
 
 logger = logging.getLogger(__name__)
 

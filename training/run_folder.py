@@ -24,7 +24,7 @@ from training.recipe import Recipe
 from training.report import write_report
 from training.run_lock import RunLock
 from training.run_record import CORPUS, RECIPE
-from training.whole_files import replace_file
+from vanilla_transformer.file_replacement import replace_file
 
 MODEL, RESULTS = "model", "results.json"
 

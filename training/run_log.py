@@ -6,13 +6,11 @@ did) is none, and what a resumed run has done again counts once.
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from training.whole_files import replace_file
-
-LOG = "log.jsonl"  # in the run's folder
+from vanilla_transformer.file_replacement import replace_file
+from vanilla_transformer.run_facts import whole_lines
 
 
 class RunLog:
@@ -32,17 +30,8 @@ class RunLog:
     def forget_after(self, step: int) -> None:
         """Drop the lines of later steps: a resumed run takes those again."""
         if self.path.exists():
-            kept = [raw for raw, line in _whole_lines(self.path) if line["step"] <= step]
+            kept = [raw for raw, line in whole_lines(self.path) if line["step"] <= step]
             replace_file(self.path, b"".join(raw + b"\n" for raw in kept))
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """Read a log by rising steps, of one kind and step the last line; nothing without a log."""
-    lines: dict[tuple[str, int], dict[str, Any]] = {}
-    for _, line in _whole_lines(path) if path.exists() else ():
-        lines.pop((line["kind"], line["step"]), None)
-        lines[line["kind"], line["step"]] = line
-    return sorted(lines.values(), key=lambda line: line["step"])
 
 
 def _ends_with_a_line(file: Any) -> bool:
@@ -51,17 +40,6 @@ def _ends_with_a_line(file: Any) -> bool:
         return True
     file.seek(-1, 2)
     return bool(file.read(1) == b"\n")
-
-
-def _whole_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Every line that is whole, as it stands in the file and as what it says."""
-    for raw in path.read_bytes().split(b"\n")[:-1]:
-        try:
-            line = json.loads(raw)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and isinstance(line.get("step"), int) and "kind" in line:
-            yield raw, line
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from training.recipe import Recipe, load_recipe
-from training.run_log import LOG, read_log
+from vanilla_transformer.run_facts import LOG, read_log
 
 RECIPE = "recipe.yaml"
 CORPUS = "corpus.txt"

@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, whenever a process is killed."""
+"""Folders that are there whole or not at all, whenever a process is killed."""
 
 import os
 import shutil
@@ -7,22 +7,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from vanilla_transformer.file_replacement import sync_folder
+
 LOCK = ".making.lock"
 UNFINISHED = ".unfinished"
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file: who reads finds the old one or the new one."""
-    staged = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with staged.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(path)
-    finally:
-        staged.unlink(missing_ok=True)
-    sync_folder(path.parent)
 
 
 def make_once(folder: Path, write: Callable[[Path], None]) -> None:
@@ -57,14 +45,3 @@ def sync_files(folder: Path) -> None:
             with Path(parent, name).open("r+b") as file:
                 os.fsync(file.fileno())
         sync_folder(Path(parent))
-
-
-def sync_folder(folder: Path) -> None:
-    """Return when the names in a folder are on the disk."""
-    if os.name == "nt":  # which cannot open folders, and does this by itself
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,6 +20,8 @@ except ImportError as error:
     ) from error
 
 from .attention_drawing import (
+    INK,
+    QUIET,
     draw_alignment,
     draw_grid,
     draw_head,
@@ -39,7 +41,7 @@ FONTS = (  # matplotlib's own first; then those that know other scripts, where t
     "Noto Sans Thai", "Noto Emoji", "Arial Unicode MS", "Hiragino Sans", "Microsoft YaHei",
     "WenQuanYi Micro Hei",
 )  # fmt: skip
-INK, QUIET, RULE = "#23282e", "#66707b", "#c9ced4"
+RULE = "#c9ced4"
 STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # a word may be $5
     "text.color": INK,

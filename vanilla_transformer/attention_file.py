@@ -1,10 +1,11 @@
 """Attention maps become a file: in which format, with which view, and never by halves."""
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .file_replacement import replace_file
 
 if TYPE_CHECKING:
     from .attention_maps import AttentionMaps
@@ -65,13 +66,5 @@ def write_output(output: Path, content: bytes, *, force: bool) -> None:
     if output.exists() and not output.is_file():  # a pipe or device has no pieces
         output.write_bytes(content)
         return
-    staged = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with staged.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        check_output(output, force=force)
-        staged.replace(output)
-    finally:
-        staged.unlink(missing_ok=True)
+    check_output(output, force=force)
+    replace_file(output, content)

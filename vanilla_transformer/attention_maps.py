@@ -14,7 +14,7 @@ from .attention_labels import Side, label_tokens
 from .pipeline_translation import TranslationPipeline
 from .source_reading import tokenizer_lock
 from .watched_translation import watch_translation
-from .word_alignment import Span
+from .word_alignment import Span, best_aligning
 
 if TYPE_CHECKING:
     from .attention_figures import Drawing
@@ -75,8 +75,8 @@ class AttentionMaps:
         return "cross" if "cross" in self.weights else next(iter(self.weights))
 
     def default_layer(self, kind: str) -> int:
-        """The last layer but one, whose cross-attention aligns best; counted from 1."""
-        return max(len(self.weights[kind]) - 1, 1)
+        """The layer whose cross-attention aligns best; counted from 1."""
+        return best_aligning(len(self.weights[kind])) + 1
 
     def alignment(self) -> list[Span]:
         """For each word of the target, where it and its source word stand in their texts.

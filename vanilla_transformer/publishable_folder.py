@@ -131,13 +131,8 @@ def write_card(source: Path, publication: Publication, name: str, card: Path | N
 
 def translator_of(publication: Publication) -> Callable[[str], str]:
     """What the card's examples are translated by."""
-
-    def translate(text: str) -> str:
-        translator = TranslationPipeline(model=publication.model, tokenizer=publication.tokenizer)
-        written: str = translator(text)[0]["translation_text"]
-        return written
-
-    return translate
+    translator = TranslationPipeline(model=publication.model, tokenizer=publication.tokenizer)
+    return lambda text: str(translator(text)[0]["translation_text"])
 
 
 def attempt(act: Callable[[], Any], problems: Problems) -> Any:

@@ -7,6 +7,7 @@ A model that was carried off has at most its recipe. Nothing here needs the code
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -70,13 +71,24 @@ def read_run_of(model: Path) -> RunFacts:
 def read_log(file: Path) -> list[Facts]:
     """The lines of a log by rising steps; of one kind and step the last, for it was done again."""
     lines: dict[tuple[str, int], Facts] = {}
-    for raw in file.read_text(encoding="utf-8").split("\n") if file.is_file() else []:
+    for _, line in whole_lines(file) if file.is_file() else ():
+        lines.pop((line["kind"], line["step"]), None)
+        lines[line["kind"], line["step"]] = line
+    return sorted(lines.values(), key=lambda line: line["step"])
+
+
+def whole_lines(log: Path) -> Iterator[tuple[bytes, Facts]]:
+    """Every line that is whole, as it stands in the file and as what it says.
+
+    The last one is not where a run is just writing it, or was killed while it did.
+    """
+    for raw in log.read_bytes().split(b"\n")[:-1]:
         try:
             line = json.loads(raw)
-            lines[line["kind"], int(line["step"])] = line
-        except (ValueError, LookupError, TypeError):
-            continue  # the last line of a run that was killed is half a line
-    return sorted(lines.values(), key=lambda line: line["step"])
+        except ValueError:
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int) and "kind" in line:
+            yield raw, line
 
 
 def read_recipe(file: Path) -> Facts:

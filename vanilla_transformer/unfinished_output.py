@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from . import __version__
+from .file_replacement import replace_file
 from .packed_linear import Int8Linear
 
 
@@ -35,10 +36,7 @@ class Unfinished:
 
     def write(self, output: Path) -> None:
         """Put it beside the output, in one piece."""
-        file = beside(output)
-        fresh = file.with_name(f"{file.name}.new")
-        fresh.write_text(json.dumps(asdict(self), indent=1))
-        fresh.replace(file)
+        replace_file(beside(output), json.dumps(asdict(self), indent=1).encode())
 
     def check_run(self, run: dict[str, Any], output: Path) -> None:
         """Refuse to go on otherwise than it began."""

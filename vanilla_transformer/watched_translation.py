@@ -11,7 +11,7 @@ from .sentence_splits import Passage
 from .source_reading import tokenizer_lock
 from .translation_call import complaint_about
 from .translation_records import Hypothesis
-from .word_alignment import watched_twin
+from .word_alignment import best_aligning, watched_twin
 from .word_ids import shift_right
 
 LANGUAGES = ("src_lang", "tgt_lang")
@@ -34,7 +34,7 @@ class WatchedTranslation:
     def record(self, translator: TranslationPipeline) -> dict[str, Any]:
         """What the pipeline returns for it, with alignment where there is cross-attention."""
         cross = self.attentions.get("cross")
-        aligning = None if cross is None else cross[max(len(cross) - 2, 0)].mean(dim=0)
+        aligning = None if cross is None else cross[best_aligning(len(cross))].mean(dim=0)
         hypothesis = Hypothesis(torch.tensor(self.target), attention=aligning)
         [record] = translator.postprocess(
             (self.passage, [[hypothesis]]), return_alignment=cross is not None

@@ -17,7 +17,7 @@ Decode = Callable[[list[int]], str]
 def cross_attention(model: Any, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
     """Attention `[batch, target_len - 1, source_len]` from each written token to the source.
 
-    It is the mean over the heads of the last layer but one, which aligns best.
+    It is the mean over the heads of the layer that aligns best.
     """
     attentions = watched_twin(model)(
         **inputs, decoder_input_ids=targets[:, :-1], output_attentions=True, use_cache=False
@@ -26,7 +26,12 @@ def cross_attention(model: Any, inputs: dict[str, Tensor], targets: Tensor) -> T
         raise ValueError(
             f"return_alignment needs a model that gives its attentions, got {type(model).__name__}."
         )
-    return attentions[max(len(attentions) - 2, 0)].float().mean(dim=1)
+    return attentions[best_aligning(len(attentions))].float().mean(dim=1)
+
+
+def best_aligning(num_layers: int) -> int:
+    """The decoder's last layer but one, counted from 0: its cross-attention aligns best."""
+    return max(num_layers - 2, 0)
 
 
 def watched_twin(model: Any) -> Any:
