@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import sys
 from html.parser import HTMLParser
 from threading import Event, Thread
@@ -10,15 +11,19 @@ from threading import Event, Thread
 import pytest
 from PIL import Image
 from scripts.fresh_process import REPOSITORY, run_fresh
+from small_training import train as train_small
 
 from training import report
 from training.markup import Html
 from training.recipe import load_recipe
 from training.report import compose_page, write_report
+from training.report_attention import draw_attention
 from training.report_charts import PANELS, draw_panels, draw_sheet, sheet_of
 from training.report_page import SHOWN_CHANGES, how_far
 from training.run_log import RunLog
 from training.run_record import number, read_run
+from vanilla_transformer.attention_maps import look_through
+from vanilla_transformer.translators import load_translator
 
 RECIPE = """
 corpus: {train: [{places: [a.en, a.de]}], validation: [b.en, b.de]}
@@ -54,7 +59,7 @@ class Page(HTMLParser):
 
 
 def page_of(folder):
-    return Page(compose_page(read_run(folder), charts=Html()))
+    return Page(compose_page(read_run(folder), charts=Html(), maps={}))
 
 
 def written_page(folder):
@@ -316,3 +321,44 @@ def test_the_command_refuses_in_one_line(tmp_path):
         report.main(tmp_path)
     assert str(end.value.code).startswith("Error: RUN must be a run's folder")
     assert "\n" not in end.value.code
+
+
+@pytest.fixture(scope="module")
+def trained(small_training, tmp_path_factory):
+    """The folder of a run with a model, and translations of which one can be drawn."""
+    output = tmp_path_factory.mktemp("trained") / "run"
+    changes = ("optimization.max_steps=4", "evaluation.every_steps=2", "evaluation.samples=3")
+    assert train_small(small_training, output, *changes) == 0
+    samples = [
+        {"source": source, "reference": "eins", "translation": translation}
+        for source, translation in (("one", "ein zwei"), ("two", ""), ("twenty one", "eins " * 90))
+    ]
+    RunLog(output / "log.jsonl").append("evaluation", 4, loss=3.0, samples=samples)
+    return output
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_translation_shows_what_the_newest_model_looks_at(trained, is_finished, tmp_path):
+    folder = shutil.copytree(trained, tmp_path / "run")
+    model = folder / "model"
+    if not is_finished:
+        RunLog(folder / "log.jsonl").append("train", 5, loss=3.0)
+        shutil.rmtree(model)
+        model = max((folder / "checkpoints").glob("step-*"))
+    maps = look_through(load_translator(str(model)), "one", "ein zwei")
+
+    pictures = draw_attention(folder, read_run(folder))
+
+    assert pictures == {"one": maps.draw("layer", "cross").to_bytes("svg")}
+    assert "What it looks at" in written_page(folder).words
+
+
+def test_a_run_whose_checkpoints_are_gone_has_a_report_without_maps(trained, tmp_path, caplog):
+    folder = shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(folder / "model")
+
+    page = written_page(folder)
+
+    assert "ein zwei" in page.words
+    assert "What it looks at" not in page.words
+    assert "shows no attention" in caplog.text

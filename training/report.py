@@ -7,6 +7,7 @@ needs nothing beside itself: no network, no script.
 import base64
 import logging
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
@@ -18,9 +19,9 @@ from training import report_page
 from training.markup import Html, element, joined
 from training.run_record import RunRecord, read_run
 from vanilla_transformer.file_replacement import replace_file
+from vanilla_transformer.run_facts import CURVES
 
 PAGE = "report.html"
-SHEET = "report.png"
 TEMPLATE = Path(__file__).with_name("report_template.html")
 
 logger = logging.getLogger(__name__)
@@ -29,27 +30,29 @@ logger = logging.getLogger(__name__)
 def write_report(folder: Path) -> list[Path]:
     """Write the report of a run into its folder; returns the files, of which the page is first."""
     run = read_run(folder)
-    charts, written = Html(), [folder / PAGE]
+    charts, maps, written = Html(), {}, [folder / PAGE]
     if find_spec("matplotlib"):
+        from training.report_attention import draw_attention
         from training.report_charts import draw_sheet
 
         charts = _charts(run)
-        replace_file(folder / SHEET, draw_sheet(run))
-        written.append(folder / SHEET)
+        maps = {source: _inline(one) for source, one in draw_attention(folder, run).items()}
+        replace_file(folder / CURVES, draw_sheet(run))
+        written.append(folder / CURVES)
     else:  # the end of days of training is no moment to fail
         logger.warning("The report has no charts: pip install 'vanilla-transformer[plot]'.")
-    replace_file(folder / PAGE, compose_page(run, charts).encode("utf-8", "replace"))
+    replace_file(folder / PAGE, compose_page(run, charts, maps).encode("utf-8", "replace"))
     return written
 
 
-def compose_page(run: RunRecord, charts: Html) -> str:
-    """Put the sections of the report together."""
+def compose_page(run: RunRecord, charts: Html, maps: Mapping[str, str]) -> str:
+    """Put the sections of the report together; `maps` are addresses of pictures, by sentence."""
     sections = [
         report_page.heading(run),
         report_page.results(run),
         charts,
         report_page.evaluations(run),
-        report_page.samples(run),
+        report_page.samples(run, maps),
         report_page.circumstances(run),
     ]
     title = joined([f"{run.name}: {report_page.how_far(run)}"])

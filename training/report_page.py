@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from training.markup import Html, element, folded, joined, table, terms
@@ -19,6 +19,7 @@ UNITS = "BLEU, chrF: 0 to 100; loss: nats a target token"
 NO_SCORES = ("kind", "step", "samples")
 SHOWN_CHANGES = 12  # of one translation, from the first evaluation to the last
 SHOWN_SKIPPED = 50
+ATTENTION = "How much each word of the translation attends to each source word, head by head."
 
 
 def heading(run: RunRecord) -> Html:
@@ -68,14 +69,18 @@ def results(run: RunRecord) -> Html:
     )
 
 
-def samples(run: RunRecord) -> Html:
-    """What the model wrote last, and how it came to write so."""
+def samples(run: RunRecord, maps: Mapping[str, str]) -> Html:
+    """What the model wrote last, what it looked at, and how it came to write so."""
     shown = [line for line in run.evaluations if line.get("samples")]
     if not shown:
         return Html()
     last = shown[-1]
     pieces = [element("h2", f"Translations at step {last['step']:,}")]
-    pieces += [terms(_sides(run, sample), class_="sample") for sample in last["samples"]]
+    for sample in last["samples"]:
+        pieces.append(terms(_sides(run, sample), class_="sample"))
+        if source := maps.get(sample["source"]):
+            picture = element("img", src=source, alt=ATTENTION, class_="map")
+            pieces.append(folded("What it looks at", picture))
     changes = list(_thinned(_changes(shown, last["samples"][0]["source"])))
     if len(changes) > 1:
         rows = [(f"{step:,}", _in(run.recipe.corpus.target, text)) for step, text in changes]

@@ -23,10 +23,8 @@ from training.corpus_report import CorpusReport
 from training.recipe import Recipe
 from training.report import write_report
 from training.run_lock import RunLock
-from training.run_record import CORPUS, RECIPE
 from vanilla_transformer.file_replacement import replace_file
-
-MODEL, RESULTS = "model", "results.json"
+from vanilla_transformer.run_facts import CORPUS, MODEL, RECIPE, RESULTS
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from training.recipe import Recipe, load_recipe
-from vanilla_transformer.run_facts import LOG, read_log
-
-RECIPE = "recipe.yaml"
-CORPUS = "corpus.txt"
+from vanilla_transformer.run_facts import CORPUS, LOG, RECIPE, read_log
 
 Line = dict[str, Any]
 
@@ -40,6 +37,12 @@ class RunRecord:
         sign = -1 if by == "loss" else 1
         scored = [one for one in self.evaluations if math.isfinite(number(one, by))]
         return max(scored, key=lambda one: sign * number(one, by), default=None)
+
+    @property
+    def samples(self) -> list[dict[str, str]]:
+        """Sentences, and how the last evaluation that shows some translated them."""
+        shown = [line for line in self.evaluations if line.get("samples")]
+        return shown[-1]["samples"] if shown else []
 
     @property
     def result(self) -> Line | None:

@@ -35,7 +35,6 @@ from training.recipe import Recipe, load_recipe
 from training.reporter import Reporter, refuse_missing
 from training.resuming import compare_recipes, compare_texts, digest_of_texts
 from training.run_folder import (
-    MODEL,
     claim_folder,
     write_corpus_report,
     write_final_report,
@@ -43,8 +42,8 @@ from training.run_folder import (
     write_recipe,
     write_results,
 )
-from training.run_record import RECIPE
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.run_facts import MODEL, RECIPE
 from vanilla_transformer.steady_memory import keep_few_products, keep_freed_memory
 
 logger = logging.getLogger("training")
