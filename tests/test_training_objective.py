@@ -103,7 +103,7 @@ def test_without_dropout_two_passes_are_one(build_tiny, batch):
     torch.testing.assert_close(entropy, plain)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_the_gradients_of_r_drop_are_those_of_autograd(dtype):
     rows, classes, smoothing, weight = 2 * ROWS_IN_CACHE + 5, 50, 0.2, 3.0
     first, second = torch.randn(2, rows, classes, dtype=dtype).requires_grad_()

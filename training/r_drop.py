@@ -42,10 +42,11 @@ class _AgreeingLoss(torch.autograd.Function):
         sums = torch.zeros(2, device=first.device)
         for start in range(0, len(labels), ROWS_IN_CACHE):
             rows = slice(start, start + ROWS_IN_CACHE)
-            pair = first[rows].float(), second[rows].float()
-            ours, theirs, terms = _some_rows(*pair, labels[rows], smoothing, weight)
-            torch.div(ours, items, out=gradients[0][rows])
-            torch.div(theirs, items, out=gradients[1][rows])
+            logits = first[rows].to(torch.float32, copy=True)
+            others = second[rows].to(torch.float32, copy=True)
+            ours, theirs, terms = _some_rows(logits, others, labels[rows], smoothing, weight)
+            gradients[0][rows] = ours.div_(items)
+            gradients[1][rows] = theirs.div_(items)
             sums += terms / items
         ctx.save_for_backward(*gradients)
         entropy = sums[0].clone()
@@ -64,22 +65,31 @@ def _some_rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of both matrices; the cross-entropy and the divergence, summed over the rows.
 
-    With d = log p - log q, the divergence is (p . d - q . d) / 2, and its gradient with respect to
-    p's logits is (p (d - p . d) + p - q) / 2.
+    Overwrites both. With d the difference of the logits, the divergence is (p . d - q . d) / 2, and
+    its gradient with respect to p's logits is (p (d - p . d) + p - q) / 2: what the softmax takes
+    off the logits is the same in a row, and cancels out.
     """
-    counts = (labels >= 0).unsqueeze(1)
+    counts = labels >= 0
     label = labels.clamp(min=0).unsqueeze(1)
-    target = torch.full_like(logits, smoothing / logits.shape[1])
-    target.scatter_(1, label, 1 - smoothing + smoothing / logits.shape[1])
-    log_p, log_q = logits.log_softmax(1), others.log_softmax(1)
-    entropy = -torch.linalg.vecdot(target, log_p + log_q) / 2
-    p, q, apart = log_p.exp(), log_q.exp(), log_p.sub_(log_q)
+    p, q = logits.softmax(1), others.softmax(1)
+    entropy = (_entropy(logits, p, label, smoothing) + _entropy(others, q, label, smoothing)) / 2
+    apart = logits.sub_(others)
     of_p, of_q = (torch.linalg.vecdot(one, apart).unsqueeze(1) for one in (p, q))
 
     half = weight / 2
-    ours = (apart - of_p).mul_(half).add_(half + 0.5).mul_(p)
-    theirs = (of_q - apart).mul_(half).add_(half + 0.5).mul_(q)
-    ours.sub_(q, alpha=half).sub_(target, alpha=0.5).mul_(counts)
-    theirs.sub_(p, alpha=half).sub_(target, alpha=0.5).mul_(counts)
-    terms = torch.stack([entropy, (of_p - of_q).squeeze(1) / 2])
-    return ours, theirs, (terms * counts.squeeze(1)).sum(1)
+    apart.mul_(half)
+    ours = torch.add(apart, half + 0.5 - half * of_p, out=others).mul_(p).sub_(q, alpha=half)
+    theirs = torch.sub(half + 0.5 + half * of_q, apart, out=apart).mul_(q).sub_(p, alpha=half)
+    expected = torch.full_like(of_p, (smoothing - 1) / 2)
+    for gradient in (ours, theirs):
+        gradient.sub_(smoothing / 2 / gradient.shape[1]).scatter_add_(1, label, expected)
+        gradient.mul_(counts.unsqueeze(1))
+    divergence = (of_p - of_q).squeeze(1) / 2
+    return ours, theirs, (torch.stack([entropy, divergence]) * counts).sum(1)
+
+
+def _entropy(logits: Tensor, probabilities: Tensor, label: Tensor, smoothing: float) -> Tensor:
+    """Cross-entropy against smoothed labels, of each row."""
+    log_partition = logits.amax(1) - probabilities.amax(1).log()
+    chosen = logits.gather(1, label).squeeze(1)
+    return log_partition - (1 - smoothing) * chosen - smoothing * logits.mean(1)
