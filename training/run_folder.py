@@ -5,7 +5,7 @@ recipe.yaml     every value, defaults too
 corpus.txt      what the checks of the corpus found
 tokenizer/      if the recipe had one learned
 corpus/         the corpus as token ids; may be deleted
-model/          the result: the last checkpoints, averaged (6.1)
+model/          the result: the last checkpoints averaged (6.1), or where patience ended, the best
 results.json    what it scores
 report.html, report.png
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from training.averaging import write_average
-from training.checkpoints import Checkpoints
+from training.checkpoints import Checkpoint
 from training.corpus_report import CorpusReport
 from training.recipe import Recipe
 from training.report import write_report
@@ -30,13 +30,18 @@ logger = logging.getLogger(__name__)
 
 
 def claim_folder(folder: Path, resumes: bool, held: ExitStack) -> None:
-    """Lock the run's folder, which must not hold another run."""
+    """Lock the run's folder, which must not hold another run, nor anybody's results."""
     held.enter_context(RunLock(folder))
     has_run = any((folder / "checkpoints").glob("step-*"))
     if has_run and not resumes:
         raise ValueError(
             f"A new run needs a folder of its own, got {folder} with checkpoints in it: go on with "
             "--resume, or name another --output."
+        )
+    if results := [name for name in (MODEL, RESULTS) if not has_run and (folder / name).exists()]:
+        raise ValueError(
+            f"A run that begins would replace what is in its folder, got {folder} with "
+            f"{' and '.join(results)} and no checkpoints: name another --output, or move them."
         )
 
 
@@ -52,16 +57,15 @@ def write_corpus_report(report: CorpusReport, folder: Path) -> None:
     replace_file(folder / CORPUS, report.to_text().encode("utf-8", "backslashreplace"))
 
 
-def write_model(checkpoints: Checkpoints, count: int, folder: Path) -> list[int]:
-    """Average the last checkpoints into a model folder; returns their steps."""
-    last = checkpoints.last(count)
+def write_model(checkpoints: list[Checkpoint], folder: Path) -> list[int]:
+    """Average checkpoints into a model folder; returns their steps."""
     replaced = folder / f".replaced-{MODEL}"
     shutil.rmtree(replaced, ignore_errors=True)
     if (folder / MODEL).exists():
         (folder / MODEL).rename(replaced)
-    write_average([one.folder for one in last], folder / MODEL)
+    write_average([one.folder for one in checkpoints], folder / MODEL)
     shutil.rmtree(replaced, ignore_errors=True)
-    return [one.step for one in last]
+    return [one.step for one in checkpoints]
 
 
 def write_results(scores: dict[str, Any], folder: Path) -> None:

@@ -1,13 +1,15 @@
 """Trains the paper's model: `python training/train.py --config RECIPE --output RUN [--resume]`.
 
 Under `accelerate launch` the same with many processes. A run that was stopped, by whatever, goes on
-with `--resume` as if it had never been. It ends with code 75 if it was asked to stop and saved.
+with `--resume` as if it had never been. It ends with code 75 if it was asked to stop while it
+trained, and saved; before and after there is nothing to save.
 """
 
 import logging
 import sys
 import time
 from contextlib import ExitStack
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,12 +17,12 @@ from typing import Annotated, Any
 import torch
 import typer
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import InitProcessGroupKwargs, set_seed
 from tqdm.contrib.logging import logging_redirect_tqdm
 from transformers.utils.logging import disable_progress_bar
 
 from training.batching import Batches
-from training.checkpoints import Checkpoints
+from training.checkpoints import Checkpoint, Checkpoints
 from training.corpus import Tokenized, prepare_training, read_held_out
 from training.corpus_tokenizer import prepare_tokenizer
 from training.evaluation import Evaluation, Score
@@ -49,6 +51,7 @@ from vanilla_transformer.steady_memory import keep_few_products, keep_freed_memo
 logger = logging.getLogger("training")
 
 MOST_SKIPPED_IN_A_ROW = 10
+LONGEST_WAIT = timedelta(hours=12)  # for the main process to tokenize; libraries wait 10 to 30 min
 BYTES_A_NUMBER = 4  # float32: weights, the optimizer's two moments, perhaps a moving average
 
 
@@ -115,9 +118,11 @@ class Run:
         return True
 
     def _is_over(self) -> bool:
-        patience, progress = self.recipe.evaluation.patience, self.progress
-        is_patient = not patience or progress.evaluations_since_best < patience
-        return progress.step >= self.recipe.optimization.max_steps or not is_patient
+        return self.progress.step >= self.recipe.optimization.max_steps or self._lost_patience()
+
+    def _lost_patience(self) -> bool:
+        patience = self.recipe.evaluation.patience
+        return bool(patience) and self.progress.evaluations_since_best >= patience
 
     def _step(self, work: Work, wants_to_stop: bool, began: float) -> bool:
         """Learn from a batch; returns whether some process was asked to stop."""
@@ -184,10 +189,7 @@ class Run:
 
     def finish(self) -> None:
         """Average the last checkpoints, and say how good the result is."""
-        count = self.recipe.checkpoints.average_last
-        averaged = on_main(
-            self.accelerator, lambda: write_model(self.checkpoints, count, self.folder)
-        )
+        averaged = on_main(self.accelerator, lambda: write_model(self._chosen(), self.folder))
         kind: Any = VanillaTransformerForConditionalGeneration
         model = kind.from_pretrained(self.folder / MODEL, dtype=self.learner.dtype)
         model = model.to(self.accelerator.device)
@@ -200,6 +202,17 @@ class Run:
             told = name, score.bleu, score.chrf, score.exact
             logger.info("%s: BLEU %.2f, chrF %.2f, %.2f %% exact", *told)
         on_main(self.accelerator, lambda: write_final_report(self.folder))
+
+    def _chosen(self) -> list[Checkpoint]:
+        """The checkpoints that the result is made of: the last ones, or the best before patience.
+
+        Those after it were not better, which is what ended the run.
+        """
+        best = self.checkpoints.best() if self._lost_patience() else None
+        if best is None:
+            return self.checkpoints.last(self.recipe.checkpoints.average_last)
+        logger.info("nothing was better than step %s, the result", f"{best.step:,}")
+        return [best]
 
     def _prepare_tokenizer(self) -> Any:
         """The one that the recipe names, or one learned from the corpus; the main process first."""
@@ -248,6 +261,7 @@ def main(
             cpu=not torch.accelerator.is_available(),  # `accelerate launch` would not say so
             log_with=list(recipe.log.trackers) or None,
             project_dir=output,
+            kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)],
         )
         if not accelerator.is_main_process:
             logging.getLogger().setLevel(logging.WARNING)
@@ -264,7 +278,7 @@ def main(
 
 def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -> bool:
     """Train in a folder that no other run uses; returns whether the run came to its end."""
-    with ExitStack() as held, Interruption() as interruption, logging_redirect_tqdm():
+    with ExitStack() as held, logging_redirect_tqdm():
         # The model first, as learning a tokenizer and reading the corpus may take long.
         on_main(accelerator, lambda: configure(recipe.model) and None)
         on_main(accelerator, lambda: claim_folder(folder, resumes, held))
@@ -273,7 +287,8 @@ def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -
             one.resume()
         on_main(accelerator, lambda: write_recipe(recipe, folder))
         try:
-            is_end = one.train(interruption)
+            with Interruption() as interruption:
+                is_end = one.train(interruption)
             if is_end:
                 one.finish()
         finally:
