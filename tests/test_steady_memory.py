@@ -8,13 +8,13 @@ import pytest
 from scripts.fresh_process import REPOSITORY, SCRIPTS, run_fresh
 
 BAR = 10e6  # bytes
-LINES = 4_000
+LINES, SETTLED = 6_000, 4  # lines, and parts of 500 after which the caches of products are full
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-def test_thousands_of_mixed_lines_take_no_more_memory_than_hundreds(
+def test_thousands_of_mixed_lines_take_no_more_memory_than_two_thousand(
     dtype, toy_models, toy_tokenizer, tmp_path
 ):
     toy_models["ours"].save_pretrained(tmp_path / "model")
@@ -30,7 +30,7 @@ def test_thousands_of_mixed_lines_take_no_more_memory_than_hundreds(
         PYTHONPATH=str(REPOSITORY),
     )  # fmt: skip
 
-    first, *_, last = map(int, shown.split())
+    first, *_, last = [int(number) for number in shown.split()][SETTLED - 1 :]
     assert last - first < BAR
 
 
