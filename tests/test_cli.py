@@ -14,7 +14,8 @@ from toy_models import texts_of
 from transformers import pipeline
 from typer.testing import CliRunner
 
-from vanilla_transformer.cli import app
+from vanilla_transformer.cli import app, report
+from vanilla_transformer.translate import Step
 
 # A whole command whose chunks are small, so that there is a middle to be killed in.
 PROGRAM = """
@@ -183,3 +184,19 @@ def test_a_killed_run_resumes_to_the_same_bytes(kills, model, source, tmp_path):
     kill_and_resume(moments, model, source, tmp_path / "out")
 
     assert (tmp_path / "out").read_bytes() == expected
+
+
+def test_a_hidden_progress_bar_shows_nothing_of_what_was_there_before(capsys):
+    report(iter([Step(5), Step(2, tokens=7)]), 7, hide=True)
+
+    assert capsys.readouterr().err == ""
+
+
+def test_who_wants_no_progress_bars_of_tqdm_gets_none(tmp_path):
+    program = (
+        "import io, sys; sys.stderr = io.StringIO(); from vanilla_transformer.cli import report; "
+        "from vanilla_transformer.translate import Step; report(iter([Step(5), Step(2, 7)]), 7); "
+        "assert sys.stderr.getvalue() == ''"
+    )
+
+    run_fresh("-c", program, folder=tmp_path, PYTHONPATH=str(REPOSITORY), TQDM_DISABLE="1")

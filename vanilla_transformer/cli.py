@@ -211,9 +211,10 @@ def report(
     from tqdm import tqdm
 
     started, num_tokens = time.perf_counter(), 0
-    with tqdm(total=total, unit="lines", unit_scale=True, disable=hide, desc=name) as bar:
+    hidden = {"disable": True} if hide else {}  # else as TQDM_DISABLE says
+    with tqdm(total=total, unit="lines", unit_scale=True, desc=name, **hidden) as bar:
         for step in steps:
-            if not step.tokens:
+            if not step.tokens and not bar.disable:
                 bar.initial += step.lines  # they took no time
             num_tokens += step.tokens
             speed = num_tokens / (time.perf_counter() - started)
