@@ -11,7 +11,7 @@ ARGS ?=
 RECIPE ?= numbers
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow test-upstream lint format docs tokenizer train card bench \
+.PHONY: help test test-slow test-upstream lint format docs tokenizer train card embed bench \
 	bench-decoding bench-tokenization bench-end-to-end clean
 
 help: ## list the targets
@@ -60,6 +60,10 @@ card: $(VENV)/.built ## model_card.md, the card of the shipped model, from its r
 	rm -rf build/card
 	$(BIN)/vanilla-transformer publish $(MODEL) --card $(FACTS) --dry-run --folder build/card $(ARGS)
 	cp build/card/README.md model_card.md
+
+RUN ?= runs/en-de-small
+embed: $(VENV)/.built ## the model that ships, from its run: make embed RUN=runs/en-de-small
+	$(BIN)/python training/embed.py $(RUN) $(ARGS)
 
 bench: $(VENV)/.built ## training speed against MarianMT and torch.nn
 	$(BIN)/python benchmarks/training.py $(ARGS)

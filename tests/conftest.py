@@ -20,10 +20,12 @@ from transformers import AutoTokenizer, pipeline
 from transformers.utils import logging
 
 from tokenizer.train import Options, make_bundle
+from training.embed import write_model
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
     attention_plan,
+    embedded_models,
     generation_call,
 )
 
@@ -157,6 +159,22 @@ def tiny_tokenizer(bundle):
 def en_de():
     """The tokenizer that ships."""
     return AutoTokenizer.from_pretrained(Path(__file__).parents[1] / "tokenizer" / "en-de")
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory, build_tiny, en_de):
+    """A folder of embedded models: en-de-small has learned nothing yet."""
+    folder = tmp_path_factory.mktemp("embedded")
+    model = build_tiny(vocab_size=len(en_de), max_position_embeddings=256)
+    write_model(model, en_de, folder / embedded_models.DEFAULT_MODEL)
+    return folder
+
+
+@pytest.fixture
+def with_stand_in(stand_in, monkeypatch):
+    """The package embeds the stand-in, and nothing else."""
+    monkeypatch.setattr(embedded_models, "EMBEDDED", stand_in)
+    return str(stand_in / embedded_models.DEFAULT_MODEL)
 
 
 @pytest.fixture(params=WAYS)

@@ -90,7 +90,6 @@ REFUSED = {
     "n-best over the model's beam": ("in", "--n-best", "9"),
 }
 MISUSED = {
-    "no model": None,
     "resume to stdout": ("--resume",),
     "resume and force": ("--output", "taken", "--resume", "--force"),
     "scores in text": ("--scores",),
@@ -118,7 +117,7 @@ def test_a_refusal_is_one_line_and_exit_code_1(arguments, model, source, tmp_pat
 
 @pytest.mark.parametrize("arguments", MISUSED.values(), ids=MISUSED)
 def test_a_misuse_has_exit_code_2(arguments, model):
-    assert run(*(() if arguments is None else ("--model", model, *arguments))).exit_code == 2
+    assert run("--model", model, *arguments).exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from training.model import build_model
 from training.recipe import load_recipe
 from training.schedule import Schedule
 
-RECIPES = sorted((Path(__file__).parents[1] / "training" / "recipes").glob("*.yaml"))
+RECIPE_FILES = (Path(__file__).parents[1] / "training" / "recipes").glob("*.yaml")
+RECIPES = sorted(file for file in RECIPE_FILES if not file.name.endswith(".facts.yaml"))
 PAPER = [path for path in RECIPES if path.name.startswith("wmt14")]
 
 

@@ -7,6 +7,7 @@ from .registration import register
 
 if TYPE_CHECKING:
     from .configuration_vanilla_transformer import VanillaTransformerConfig
+    from .embedded_models import embedded
     from .modeling_vanilla_transformer import (
         VanillaTransformerForConditionalGeneration,
         VanillaTransformerModel,
@@ -20,16 +21,18 @@ __all__ = [
     "VanillaTransformerModel",
     "VanillaTransformerPreTrainedModel",
     "VanillaTransformerTokenizer",
+    "embedded",
 ]
 MODULES = {
     "VanillaTransformerConfig": ".configuration_vanilla_transformer",
     "VanillaTransformerTokenizer": ".tokenization_vanilla_transformer",
+    "embedded": ".embedded_models",
 }
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import a class when it is first named."""
+    """Import a class or function when it is first named."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = MODULES.get(name, ".modeling_vanilla_transformer")

@@ -5,10 +5,15 @@ from typing import Annotated, Literal
 
 import typer
 
+from .embedded_models import DEFAULT_MODEL
+
 
 def attention(  # noqa: PLR0913 - a parameter an option
     sentence: Annotated[str, typer.Argument(help="One line of text.")],
-    model: Annotated[str, typer.Option(help="Folder of the model, or its name on the Hub.")],
+    model: Annotated[
+        str,
+        typer.Option(help="Folder, name in this package, or name on the Hub: the first there is."),
+    ] = DEFAULT_MODEL,
     target: Annotated[
         str | None, typer.Option(help="A translation to look at; default: the model's own.")
     ] = None,

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from .attention_command import attention
+from .embedded_models import DEFAULT_MODEL
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -34,13 +35,16 @@ def vanilla_transformer() -> None:
 
 @app.command()
 def translate(  # noqa: PLR0913 - a parameter an option
-    model: Annotated[str, typer.Option(help="Folder of the model, or its name on the Hub.")],
     files: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="FILE", help="Text in UTF-8, a sentence or more a line; default, and -: stdin."
         ),
     ] = None,
+    model: Annotated[
+        str,
+        typer.Option(help="Folder, name in this package, or name on the Hub: the first there is."),
+    ] = DEFAULT_MODEL,
     output: Annotated[
         Path | None, typer.Option(help="File for the translations; default, and -: stdout.")
     ] = None,
@@ -116,7 +120,8 @@ def evaluate(  # noqa: PLR0913 - a parameter an option
         ),
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="Folder or name on the Hub; may be repeated.")
+        list[str] | None,
+        typer.Option(help="As for translate, but without a default; may be repeated."),
     ] = None,
     hypotheses: Annotated[
         list[Path] | None, typer.Option(help="Translations made elsewhere; may be repeated.")

@@ -1,4 +1,4 @@
-"""Loads a translator: a folder or a name on the Hub. An adapter joins its base model."""
+"""Loads a translator by folder or name, embedded or on the Hub. An adapter joins its base model."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+from .embedded_models import find_model
 from .pipeline_translation import TranslationPipeline
 
 ADAPTER = "adapter_config.json"
@@ -19,7 +20,8 @@ Precision = Literal["bfloat16", "float32", "int8"]
 def load_translator(
     model: str, precision: Precision = "float32", device: Any = None
 ) -> TranslationPipeline:
-    """The pipeline of a folder or Hub name."""
+    """The pipeline of a folder, an embedded model or a Hub name."""
+    model = find_model(model)
     tokenizer = load_tokenizer(model)
     loaded = load_model(model, torch.bfloat16 if precision == "bfloat16" else torch.float32)
     if precision == "int8":
