@@ -11,12 +11,21 @@ ARGS ?=
 RECIPE ?= numbers
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-slow test-upstream lint format docs tokenizer train card embed bench \
-	bench-decoding bench-tokenization bench-end-to-end clean
+.PHONY: help translate test test-slow test-upstream lint format docs tokenizer train card embed \
+	bench bench-decoding bench-tokenization bench-end-to-end clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
 		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-19s %s\n' "$$name" "$$what"; done
+
+# TEXT goes to the model as it is: make and the shell would take quotes and dollars for theirs.
+unexport TEXT
+translate: export SENTENCE := $(value TEXT)
+translate: ## English to German, offline: make translate TEXT="Where is the train station?"
+	@test -n "$$SENTENCE" || { \
+		echo 'TEXT is needed: make translate TEXT="Where is the train station?"' >&2; exit 1; }
+	@$(MAKE) --silent --no-print-directory $(VENV)/.built >&2
+	@printf '%s\n' "$$SENTENCE" | TQDM_DISABLE=1 $(BIN)/vanilla-transformer translate $(ARGS)
 
 test: $(VENV)/.built ## the test suite, on all cores; arguments: make test ARGS="-k attention"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
