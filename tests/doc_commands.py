@@ -40,6 +40,7 @@ def commands_of(page):
 
 def run_command(line):
     """What a reader's shell would do, but in this process; returns what it wrote to stdout."""
+    spoken, _, line = line.rpartition(" | ")
     words = shlex.split(LAUNCHER.sub("python ", line), comments=True)
     if words[0] in ("pip", "git", "make"):
         return check_by_eye(words)
@@ -49,7 +50,7 @@ def run_command(line):
         command = Typer()
         command.command()(PROGRAMS[program])
         arguments += SHORTER.get(program, [])
-    result = CliRunner().invoke(command, arguments)
+    result = CliRunner().invoke(command, arguments, input=" ".join(shlex.split(spoken)[1:]))
     assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception!r}"
     return result.stdout
 

@@ -8,11 +8,15 @@ from conftest import SENTENCES
 from doc_commands import commands_of, run_command
 from scripts.point_links import DOCS, REPOSITORY, definitions, pointed
 
+from vanilla_transformer.embedded_models import embedded_names
+
 PAGES = sorted(DOCS.glob("*.md"))
+# TODO(the weights of en-de-small are committed): all PAGES.
+RUNNABLE = [page for page in PAGES if embedded_names() or page.stem != "quickstart"]
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
 def test_the_python_of_a_page_prints_what_it_says(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tokenizer").symlink_to(REPOSITORY / "tokenizer")
@@ -22,7 +26,7 @@ def test_the_python_of_a_page_prints_what_it_says(page, tmp_path, monkeypatch, c
         assert capsys.readouterr().out == promised(block)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_what_readers_have(tmp_path)
@@ -47,6 +51,7 @@ def write_what_readers_have(folder):
     rows = [json.dumps({"en": f"More: {en}", "de": f"Mehr: {de}"}) for en, de in pairs]
     (folder / "more.jsonl").write_text("\n".join(rows), encoding="utf-8")
     (folder / "numbers.txt").write_text("forty-two\n")
+    (folder / "input.en").write_text("".join(f"{en}\n" for en, _ in pairs), encoding="utf-8")
 
 
 def promised(block):
