@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from training.model import build_model
+from training.model import build_model, configure, resolve
 from training.recipe import load_recipe
 from training.schedule import Schedule
 
@@ -47,6 +47,17 @@ def test_a_recipe_describes_a_model_that_learns_from_a_batch(path):
     assert recipe.batching.target_tokens >= recipe.corpus.max_length
     if not path.stem.endswith("-big"):  # 200 million parameters are slow to draw
         assert model_of(recipe).num_parameters() > 0
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_resolved_recipe_needs_no_default_of_the_model(path):
+    recipe = load_recipe(path)
+    resolved = resolve(recipe)
+
+    assert configure(resolved.model) == configure(recipe.model)
+    assert {"d_model", "dropout", "label_smoothing"} < resolved.model.keys()
+    assert "from_paper" not in resolved.model
+    assert resolve(resolved) == resolved
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

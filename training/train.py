@@ -28,7 +28,7 @@ from training.failures import explain
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
-from training.model import build_model, configure
+from training.model import build_model, configure, resolve
 from training.processes import MainProcessError, on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
@@ -268,6 +268,7 @@ def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -
         # The model first, as learning a tokenizer and reading the corpus may take long.
         on_main(accelerator, lambda: configure(recipe.model) and None)
         on_main(accelerator, lambda: claim_folder(folder, resumes, held))
+        recipe = resolve(recipe)
         one = Run(recipe, folder, accelerator)
         if resumes:
             one.resume()
