@@ -122,6 +122,15 @@ def test_a_wrong_model_is_refused_before_the_corpus_is_read(refusal, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_settings_of_accelerate_are_refused(refusal, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")
+
+    told = refusal()
+
+    assert "set optimization.precision" in told
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_tokenizer_that_is_not_there_is_named(refusal):
     assert "corpus.tokenizer must be " in refusal("corpus.tokenizer=no/such/folder")
 

@@ -29,6 +29,7 @@ from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
 from training.model import build_model, configure, resolve
+from training.placement import refuse_other_settings
 from training.processes import MainProcessError, on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
@@ -244,6 +245,7 @@ def main(
     try:
         recipe = load_recipe(config, tuple(changes or ()))
         refuse_missing(recipe.log.trackers)
+        refuse_other_settings(recipe)
         accelerator = Accelerator(
             cpu=not torch.accelerator.is_available(),  # `accelerate launch` would not say so
             log_with=list(recipe.log.trackers) or None,
