@@ -1,6 +1,7 @@
 """What goes wrong is told in one line, with a way out, and leaves earlier checkpoints whole."""
 
 import ast
+import logging
 import math
 import multiprocessing
 import os
@@ -129,6 +130,16 @@ def test_settings_of_accelerate_are_refused(refusal, tmp_path, monkeypatch):
 
     assert "set optimization.precision" in told
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_tells_of_itself_and_no_library_of_its_requests(refusal, monkeypatch):
+    monkeypatch.setattr(logging.root, "handlers", [])  # as where no test listens
+    monkeypatch.setattr(logging.root, "level", logging.WARNING)
+
+    refusal("model.encoder_layer=1")
+
+    assert logging.getLogger("training.corpus").isEnabledFor(logging.INFO)
+    assert not logging.getLogger("httpx2").isEnabledFor(logging.INFO)
 
 
 def test_a_tokenizer_that_is_not_there_is_named(refusal):

@@ -238,7 +238,7 @@ def main(
     ] = None,
 ) -> None:
     """Train a model by a recipe."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.basicConfig(format="%(message)s")
     disable_progress_bar()  # of saving, which is quick
     keep_few_products()  # batches have hundreds of shapes
     keep_freed_memory()
@@ -251,8 +251,9 @@ def main(
             log_with=list(recipe.log.trackers) or None,
             project_dir=output,
         )
-        if not accelerator.is_main_process:
-            logging.getLogger().setLevel(logging.WARNING)
+        for name in ("training", "vanilla_transformer"):  # others would tell of every request
+            told = logging.INFO if accelerator.is_main_process else logging.WARNING
+            logging.getLogger(name).setLevel(told)
         is_end = run(recipe, output, accelerator, resumes=resume)
     except MainProcessError:
         sys.exit(1)
