@@ -2,7 +2,9 @@
 
 import gzip
 import json
+from pathlib import Path
 
+import datasets
 import pytest
 from test_translate import LINES
 from toy_models import texts_of
@@ -53,6 +55,16 @@ def test_every_format_gives_the_same_test_set(places, folder):
     assert read_test_set(source, reference, "en, de") == (SOURCES, REFERENCES)
 
 
+@pytest.mark.parametrize("place", ["saved::test", "tables::test"])
+def test_a_dataset_is_a_test_set_like_in_recipes(place, folder):
+    rows = datasets.Dataset.from_dict({"en": SOURCES, "de": REFERENCES})
+    datasets.DatasetDict(train=rows.select([0]), test=rows).save_to_disk(folder / "saved")
+    (folder / "tables").mkdir()
+    rows.to_parquet(folder / "tables" / "test.parquet")
+
+    assert read_test_set(Path(place), None, "en,de") == (SOURCES, REFERENCES)
+
+
 def test_languages_say_which_is_the_source(folder):
     assert read_test_set(folder / "set.jsonl", None, "de,en") == (REFERENCES, SOURCES)
 
@@ -62,6 +74,7 @@ def test_languages_say_which_is_the_source(folder):
     [
         ("en", "short", "en,de", "got 3 in .*en and 2 in .*short"),
         ("en", None, "en,de", "needs a REFERENCE"),
+        ("no-such.tsv", None, "en,de", "There is no file .*no-such.tsv"),
         ("empty", "empty", "en,de", "is empty"),
         ("en", "blank", "en,de", "must have text"),
         ("broken.tsv", None, "en,de", "no tab between two sentences in row 2"),

@@ -268,3 +268,21 @@ def test_a_dataset_may_lie_in_a_folder_with_a_colon(tmp_path):
 
 def test_suffixes_may_be_written_large(tmp_path):
     assert read(write(tmp_path / "A.TSV", "a\tb\n")) == [("a", "b")]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_tables_are_read_by_their_folder(suffix, tmp_path, monkeypatch):
+    rows = {"en": ["A dog.", "Two cats."], "de": ["Ein Hund.", "Zwei Katzen."]}
+    (tmp_path / "data").mkdir()
+    for split in ("train", "test"):
+        table = datasets.Dataset.from_dict(rows)
+        getattr(table, f"to_{suffix}")(tmp_path / "data" / f"{split}.{suffix}")
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ValueError, match=r"by the folder .* name data, or data::test") as refusal:
+        find_corpora([f"data/test.{suffix}"], ("en", "de"))
+
+    assert "columns en and de" in str(refusal.value)
+    for place in ("data", "data::test"):
+        (corpus,) = find_corpora([place], ("en", "de"))
+        assert list(corpus) == list(zip(rows["en"], rows["de"], strict=True))

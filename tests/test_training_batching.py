@@ -41,11 +41,28 @@ def test_epochs_and_seeds_have_orders_of_their_own():
     assert len({tuple(order) for order in orders}) == 4
 
 
-def test_the_largest_batch_comes_first():
-    batches = batches_of([(n % 19 + 1, n % 17 + 1) for n in range(300)])
+@given(lengths)
+def test_the_costliest_batch_comes_first(pairs):
+    batches = batches_of(pairs)
     first, *others = batches.epoch(0)
 
-    assert batches.area(first) == max(map(batches.area, [first, *others]))
+    assert batches.cost(first) == max(map(batches.cost, [first, *others]))
+
+
+@given(st.lists(st.sampled_from([1, 2, 4, 5, 8, 10, 20, 40]), min_size=1, max_size=8, unique=True))
+def test_of_full_batches_the_longest_sentences_come_first(divisors):
+    pairs = [(length, length) for length in divisors for _ in range(40 // length)]
+    batches = batches_of(pairs)
+    first, *others = batches.epoch(0)
+
+    assert {batches.area(one) for one in others} <= {batches.area(first)}
+    assert batches.lengths[0, first].max() == max(divisors)
+
+
+def test_a_full_batch_comes_before_a_single_longer_pair():
+    batches = batches_of([(10, 10)] * 4 + [(14, 14)])
+
+    assert len(batches.epoch(0)[0]) == 4
 
 
 def test_weights_say_how_often_a_pair_is_read():

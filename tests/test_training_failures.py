@@ -1,6 +1,7 @@
 """What goes wrong is told in one line, with a way out, and leaves earlier checkpoints whole."""
 
 import ast
+import logging
 import math
 import multiprocessing
 import os
@@ -120,6 +121,25 @@ def test_a_wrong_model_is_refused_before_the_corpus_is_read(refusal, tmp_path):
 
     assert "did you mean 'encoder_layers'?" in told
     assert not (tmp_path / "run").exists()
+
+
+def test_settings_of_accelerate_are_refused(refusal, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")
+
+    told = refusal()
+
+    assert "set optimization.precision" in told
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_tells_of_itself_and_no_library_of_its_requests(refusal, monkeypatch):
+    monkeypatch.setattr(logging.root, "handlers", [])  # as where no test listens
+    monkeypatch.setattr(logging.root, "level", logging.WARNING)
+
+    refusal("model.encoder_layer=1")
+
+    assert logging.getLogger("training.corpus").isEnabledFor(logging.INFO)
+    assert not logging.getLogger("httpx2").isEnabledFor(logging.INFO)
 
 
 def test_a_tokenizer_that_is_not_there_is_named(refusal):
@@ -341,7 +361,25 @@ def test_other_changes_are_told_and_hold(begun, small_training, tmp_path, caplog
 
     assert "optimization.max_steps: 4 -> 6" in caplog.text
     assert "optimization.beta2: 0.98 -> 0.99" in caplog.text
-    assert "model.dropout: " in caplog.text
+    assert "model.dropout: 0.1 -> 0.3" in caplog.text
+
+
+@pytest.mark.parametrize("is_resolved", [True, False])
+def test_writing_down_a_default_is_no_change(
+    is_resolved, small_training, tmp_path, caplog, monkeypatch
+):
+    """Also where the run began with a version that saved the model's section as written."""
+    with monkeypatch.context() as patch:
+        if not is_resolved:
+            patch.setattr("training.train.resolve", lambda recipe: recipe)
+        assert train(small_training, tmp_path / "run", *SHORT) == 0
+    saved = tmp_path / "run" / "checkpoints" / "step-00000004" / "recipe.yaml"
+    assert ("label_smoothing" in saved.read_text()) == is_resolved
+    changes = ["model.label_smoothing=0.1", "model.from_paper=base", "model.hidden_size=16"]
+
+    assert train(small_training, tmp_path / "run", *SHORT, *changes, resume=True) == 0
+
+    assert "model." not in caplog.text
 
 
 def test_fewer_pairs_than_before_are_refused(begun, refusal):

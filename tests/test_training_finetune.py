@@ -11,7 +11,13 @@ from conftest import SENTENCES, TINY
 from peft import PeftModel
 from safetensors.torch import load_file
 from scripts.fresh_process import REPOSITORY, run_fresh
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    T5Config,
+    T5ForConditionalGeneration,
+    pipeline,
+)
 from typer.testing import CliRunner
 
 from training import finetune
@@ -131,6 +137,17 @@ def test_lora_trains_an_adapter_alone_which_loads_and_merges(options):
         assert isinstance(translate.model, VanillaTransformerForConditionalGeneration)
         if precision == "float32":
             assert torch.equal(translate.model.generate(**sources, max_new_tokens=8), words)
+
+
+def test_a_model_whose_layers_lora_does_not_find_is_refused(options, tmp_path):
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    other = T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), **sizes))
+    other.save_pretrained(tmp_path / "t5")
+    tokenizer.save_pretrained(tmp_path / "t5")
+
+    with pytest.raises(ValueError, match=r"without q_proj and v_proj: name its own .* --lora out"):
+        fine_tune(replace(options, model=tmp_path / "t5", lora=True))
 
 
 def test_a_resumed_lora_ends_with_the_same_adapter(options):

@@ -5,8 +5,14 @@ import torch
 from accelerate import Accelerator
 
 from training import placement
-from training.placement import LAUNCHED, has_bfloat16, place_weights, way_of_sharing
-from training.recipe import OptimizationSection
+from training.placement import (
+    LAUNCHED,
+    has_bfloat16,
+    place_weights,
+    refuse_other_settings,
+    way_of_sharing,
+)
+from training.recipe import BatchingSection, CorpusSection, OptimizationSection, Recipe
 
 
 @pytest.mark.parametrize("has_instructions", [True, False])
@@ -33,3 +39,47 @@ def test_the_launcher_says_how_weights_are_shared(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setenv(name, "true")
             assert way_of_sharing() == way
+
+
+def settings_of_accelerate(patch, **settings):
+    for name in ("mixed_precision", "gradient_accumulation_steps"):
+        patch.delenv(f"ACCELERATE_{name.upper()}", raising=False)
+    for name, value in settings.items():
+        patch.setenv(f"ACCELERATE_{name.upper()}", value)
+
+
+def recipe_with(precision="float32", accumulation=1):
+    return Recipe(
+        CorpusSection(train=("a",), validation=("b",)),
+        batching=BatchingSection(accumulation=accumulation),
+        optimization=OptimizationSection(precision=precision),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("mixed_precision", "fp16", "mixed_precision=fp16 where the recipe has no"),
+        ("mixed_precision", "bf16", "optimization.precision"),
+        ("gradient_accumulation_steps", "4", "batching.accumulation"),
+    ],
+)
+def test_what_accelerate_would_do_otherwise_is_refused(name, value, expected, monkeypatch):
+    settings_of_accelerate(monkeypatch, **{name: value})
+
+    with pytest.raises(ValueError, match=expected):
+        refuse_other_settings(recipe_with())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"mixed_precision": "no", "gradient_accumulation_steps": "1"},
+        {"mixed_precision": "bf16", "gradient_accumulation_steps": "4"},
+    ],
+)
+def test_what_accelerate_wants_likewise_passes(settings, monkeypatch):
+    settings_of_accelerate(monkeypatch, **settings)
+
+    refuse_other_settings(recipe_with("bfloat16", 4))

@@ -72,6 +72,11 @@ def test_changes_are_those_of_the_command_line(write):
         ("corpus.source=de", "source and target must be two languages, got .'de', 'de'."),
         ("evaluation=5", "evaluation must hold some of"),
         ("seed", "written section.key=value, got 'seed'"),
+        ("seed=[", r"The value of seed must be YAML, got '\[': while parsing"),
+        (
+            "corpus.tests={a: b, a: c}",
+            "The value of corpus.tests must be YAML, .*the key 'a' in line 1",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message, write):
@@ -86,8 +91,21 @@ def test_what_makes_no_sense_is_refused(change, message, write):
         ("seed: 1", "A recipe needs corpus"),
         ("[1, 2]", "must hold sections"),
         ("a: [", "must be YAML"),
+        (
+            "seed: 1\nmodel: {d_model: 64}\ncorpus: {}\nmodel: {dropout: 0.3}\n",
+            r"recipe.yaml must be YAML.*the key 'model' in line 4, though it stands in line 2",
+        ),
+        ("log:\n  every_steps: 1\n  every_steps: 2\n", "the key 'every_steps' in line 3"),
     ],
 )
 def test_a_broken_file_is_refused(text, message, write):
     with pytest.raises(ValueError, match=message):
         load_recipe(write(text))
+
+
+def test_sections_may_share_values(write):
+    text = SMALLEST + "log: &often {every_steps: 5}\n"
+
+    recipe = load_recipe(write(text + "checkpoints: {<<: *often, every_steps: 7, keep_best: 2}\n"))
+
+    assert (recipe.log.every_steps, recipe.checkpoints.every_steps) == (5, 7)

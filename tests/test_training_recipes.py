@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from training.model import build_model
+from training.model import build_model, configure, resolve
 from training.recipe import load_recipe
 from training.schedule import Schedule
 
@@ -51,6 +51,17 @@ def test_a_recipe_describes_a_model_that_learns_from_a_batch(path):
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_resolved_recipe_needs_no_default_of_the_model(path):
+    recipe = load_recipe(path)
+    resolved = resolve(recipe)
+
+    assert configure(resolved.model) == configure(recipe.model)
+    assert {"d_model", "dropout", "label_smoothing"} < resolved.model.keys()
+    assert "from_paper" not in resolved.model
+    assert resolve(resolved) == resolved
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_can_be_shortened_for_a_try(path):
     recipe = load_recipe(path, ("optimization.max_steps=120", "checkpoints.every_steps=15"))
     schedule = Schedule.of(recipe.optimization, d_model=64)
@@ -68,12 +79,14 @@ def test_the_paper_is_followed_to_the_digit(path):
     assert (optimization.beta1, optimization.beta2, optimization.epsilon) == (0.9, 0.98, 1e-9)
     assert optimization.max_steps == (300_000 if is_big else 100_000)
     assert recipe.checkpoints.average_last == (20 if is_big else 5)
+    seconds_a_step = 1.0 if is_big else 12 * 3_600 / 100_000  # 5.2
+    assert recipe.checkpoints.every_steps == round(600 / seconds_a_step)  # 6.1: 10 minutes
     assert (recipe.evaluation.num_beams, recipe.evaluation.length_penalty) == (4, 0.6)
     assert recipe.corpus.vocabulary_size == (32_000 if "en-fr" in path.stem else 37_000)
     rate = Schedule.of(optimization, d_model).rate
     for step in (1, 3_999, 4_000, 4_001, optimization.max_steps):
         assert rate(step) == pytest.approx(d_model**-0.5 * min(step**-0.5, step * 4_000**-1.5))
-    assert recipe.model.get("dropout") == (0.1 if "en-fr" in path.stem else None)
+    assert configure(recipe.model).dropout == (0.3 if path.stem == "wmt14-en-de-big" else 0.1)
 
 
 def test_the_tiny_model_is_that_of_the_published_table():

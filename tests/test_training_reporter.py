@@ -4,13 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 from small_training import train
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from training.batching import Place
 from training.evaluation import Score
 from training.learner import Outcome
 from training.progress import Progress
 from training.recipe import Recipe, read_as
-from training.reporter import Reporter, settings_of
+from training.reporter import PROJECT, Reporter, settings_of
 from vanilla_transformer.run_facts import read_log
 
 RECIPE = {
@@ -84,19 +85,19 @@ def test_other_processes_keep_silent(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_trackers_are_told_numbers(small_training, tmp_path, monkeypatch):
-    pytest.importorskip("tensorboard")
-    told = []
-    monkeypatch.setattr("training.train.Accelerator.init_trackers", lambda *a, **k: None)
-    monkeypatch.setattr(
-        "training.train.Accelerator.log", lambda self, values, step: told.append((step, values))
-    )
-    changes = ["log.trackers=[tensorboard]", "optimization.max_steps=4"]
+def test_tensorboard_holds_the_figures_of_the_log(small_training, tmp_path):
+    changes = ["log.trackers=[tensorboard]", "optimization.max_steps=4", "evaluation.every_steps=4"]
 
     assert train(small_training, tmp_path, *changes) == 0
 
-    assert [step for step, values in told if "train/loss" in values] == [2, 4]
-    assert all(isinstance(one, int | float) for _, values in told for one in values.values())
+    events = EventAccumulator(str(tmp_path / PROJECT)).Reload()
+    for kind, steps in (("train", [2, 4]), ("evaluation", [4])):
+        logged = lines(tmp_path, kind)
+        assert [line["step"] for line in logged] == steps
+        for name in ("loss", "seconds" if kind == "train" else "bleu"):
+            told = events.Scalars(f"{kind}/{name}")
+            assert [one.step for one in told] == steps
+            assert [one.value for one in told] == pytest.approx([line[name] for line in logged])
 
 
 def test_settings_are_flat_for_trackers():

@@ -42,7 +42,8 @@ MERGING = (
     "it holds an adapter, so load it with peft.AutoPeftModelForSeq2SeqLM and save what its "
     "merge_and_unload() gives, and the tokenizer, to another folder."
 )
-LORA = LoraConfig(task_type="SEQ_2_SEQ_LM", target_modules=["q_proj", "v_proj"])
+LORA_LAYERS = ["q_proj", "v_proj"]
+LORA = LoraConfig(task_type="SEQ_2_SEQ_LM", target_modules=LORA_LAYERS)
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,19 @@ def load(folder: Path, *, lora: bool) -> tuple[Any, Any]:
             f"A tokenizer must know no more words than its model, got {len(tokenizer):,} and "
             f"{words:,} in {folder}: use the one that the model was trained with."
         )
-    return tokenizer, get_peft_model(model, LORA) if lora else model
+    return tokenizer, with_adapter(model) if lora else model
+
+
+def with_adapter(model: Any) -> Any:
+    """The model with small matrices beside its own, which alone are trained."""
+    present = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    if lacking := [name for name in LORA_LAYERS if name not in present]:
+        raise ValueError(
+            f"LoRA is put beside {' and '.join(LORA_LAYERS)}, got {type(model).__name__} without "
+            f"{' and '.join(lacking)}: name its own in LORA_LAYERS of training/finetune.py (T5's "
+            "are q and v), or leave --lora out."
+        )
+    return get_peft_model(model, LORA)
 
 
 def read_pairs(places: list[str], languages: Languages, tokenizer: Any) -> Dataset:

@@ -9,7 +9,14 @@ from typing import Any, ClassVar, Literal
 
 import yaml
 
-from training.recipe_reading import apply_change, at_least, read_as, refuse, share_below_one
+from training.recipe_reading import (
+    apply_change,
+    at_least,
+    read_as,
+    read_yaml,
+    refuse,
+    share_below_one,
+)
 
 LONGEST = 2**16 - 1  # tokens of a sentence
 LARGEST_WEIGHT = 1_000.0
@@ -187,7 +194,7 @@ class Recipe:
 def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     """Read a recipe and apply changes such as `optimization.max_steps=120`."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = read_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} must be YAML in UTF-8, got: {error}.") from error
     if not isinstance(values, dict):

@@ -30,6 +30,28 @@ def share_below_one(section: str, values: object, *names: str) -> None:
             refuse(f"{section}.{name} must be from 0 to below 1", getattr(values, name))
 
 
+class Loader(yaml.SafeLoader):
+    """YAML, where a key that a section has twice is refused: the library would forget the first."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in lines:
+                raise yaml.YAMLError(
+                    f"the key {name!r} in line {line}, though it stands in line {lines[name]}: "
+                    "write it once, with all that belongs to it"
+                )
+            lines[name] = line
+        read: dict[Any, Any] = super().construct_mapping(node, deep)
+        return read
+
+
+def read_yaml(text: str) -> Any:
+    """What YAML says."""
+    return yaml.load(text, Loader)
+
+
 def apply_change(change: str, values: dict[str, Any]) -> None:
     """Put `section.key=value`, the value in YAML, into the values of a file."""
     name, sign, text = change.partition("=")
@@ -41,9 +63,9 @@ def apply_change(change: str, values: dict[str, Any]) -> None:
         if not isinstance(values, dict):
             refuse(f"{section} holds no keys that {name} could be one of", values)
     try:
-        values[key] = yaml.safe_load(text)
-    except yaml.YAMLError:
-        refuse(f"The value of {name} must be YAML", text)
+        values[key] = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"The value of {name} must be YAML, got {text!r}: {error}.") from error
 
 
 def read_as(wanted: Any, value: Any, place: str = "") -> Any:

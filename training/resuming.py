@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from training.batching import Batches
+from training.model import resolved_section
 from training.recipe import Recipe, flat
 
 logger = logging.getLogger(__name__)
@@ -19,7 +20,9 @@ PRESENT_OR_ABSENT = "optimization.ema_decay"  # a moving average is kept from th
 
 def compare_recipes(saved: Path, recipe: Recipe) -> None:
     """Warn of what changed since a recipe was saved; refuse what makes it another run."""
-    before = flat(yaml.safe_load(saved.read_text(encoding="utf-8")))
+    values = yaml.safe_load(saved.read_text(encoding="utf-8"))
+    values["model"] = resolved_section(values["model"])  # earlier versions saved it as written
+    before = flat(values)
     now = flat(yaml.safe_load(recipe.to_yaml()))
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     told = {name: f"{name}: {before.get(name)} -> {now.get(name)}" for name in changed}

@@ -30,7 +30,8 @@ from training.failures import explain
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
-from training.model import build_model, configure
+from training.model import build_model, configure, resolve
+from training.placement import refuse_other_settings
 from training.processes import MainProcessError, on_main
 from training.progress import Progress
 from training.recipe import Recipe, load_recipe
@@ -250,21 +251,23 @@ def main(
     ] = None,
 ) -> None:
     """Train a model by a recipe."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.basicConfig(format="%(message)s")
     disable_progress_bar()  # of saving, which is quick
     keep_few_products()  # batches have hundreds of shapes
     keep_freed_memory()
     try:
         recipe = load_recipe(config, tuple(changes or ()))
         refuse_missing(recipe.log.trackers)
+        refuse_other_settings(recipe)
         accelerator = Accelerator(
             cpu=not torch.accelerator.is_available(),  # `accelerate launch` would not say so
             log_with=list(recipe.log.trackers) or None,
             project_dir=output,
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)],
         )
-        if not accelerator.is_main_process:
-            logging.getLogger().setLevel(logging.WARNING)
+        for name in ("training", "vanilla_transformer"):  # others would tell of every request
+            told = logging.INFO if accelerator.is_main_process else logging.WARNING
+            logging.getLogger(name).setLevel(told)
         is_end = run(recipe, output, accelerator, resumes=resume)
     except MainProcessError:
         sys.exit(1)
@@ -282,6 +285,7 @@ def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -
         # The model first, as learning a tokenizer and reading the corpus may take long.
         on_main(accelerator, lambda: configure(recipe.model) and None)
         on_main(accelerator, lambda: claim_folder(folder, resumes, held))
+        recipe = resolve(recipe)
         one = Run(recipe, folder, accelerator)
         if resumes:
             one.resume()

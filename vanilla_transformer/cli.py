@@ -110,14 +110,14 @@ def evaluate(  # noqa: PLR0913 - a parameter an option
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="SOURCE", help="Text in UTF-8, plain or .gz; or a pair a line: .tsv, .jsonl."
+            metavar="SOURCE",
+            help="Text in UTF-8, plain or .gz; or with its translations: .tsv, .jsonl, a dataset "
+            "(folder::test, name:configuration:test).",
         ),
     ],
     reference: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[REFERENCE]", help="Its translations, detokenised; not for .tsv, .jsonl."
-        ),
+        typer.Argument(metavar="[REFERENCE]", help="Its translations, detokenised; for text only."),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -126,7 +126,9 @@ def evaluate(  # noqa: PLR0913 - a parameter an option
     hypotheses: Annotated[
         list[Path] | None, typer.Option(help="Translations made elsewhere; may be repeated.")
     ] = None,
-    languages: Annotated[str, typer.Option(help="Source and target in .jsonl.")] = "en,de",
+    languages: Annotated[
+        str, typer.Option(help="Source and target in .jsonl and datasets.")
+    ] = "en,de",
     batch_tokens: BatchTokens = 4_096,
     beam: Beam = None,
     dtype: Precision = "float32",

@@ -9,6 +9,8 @@ from .line_chunks import read_chunks
 from .parallel_text import (
     FILE_READERS,
     Row,
+    UnpairedTextError,
+    find_corpora,
     format_of,
     read_aligned,
     read_languages,
@@ -95,7 +97,7 @@ def read_test_set(
 
 
 def read_rows(source: Path, reference: Path | None, languages: str) -> Iterator[Row]:
-    """The rows of two aligned text files, plain or .gz, or of a single .tsv or .jsonl (.gz)."""
+    """The rows of two aligned text files, plain or .gz, or of one place that holds both sides."""
     if reference is not None:
         if format_of(source) in FILE_READERS:
             raise ValueError(
@@ -103,11 +105,13 @@ def read_rows(source: Path, reference: Path | None, languages: str) -> Iterator[
                 "second out."
             )
         return read_aligned(source, reference)
-    names = read_languages(languages)
-    reader = FILE_READERS.get(format_of(source))
-    if reader is None:
-        raise ValueError(f"A test set needs a REFERENCE, or is .tsv or .jsonl, got {source} alone.")
-    return reader(source, names)
+    try:
+        (corpus,) = find_corpora([str(source)], read_languages(languages))
+    except UnpairedTextError as error:
+        raise ValueError(
+            f"A test set needs a REFERENCE, or is .tsv, .jsonl or a dataset, got {source} alone."
+        ) from error
+    return corpus.read_rows()
 
 
 def read_hypotheses(file: Path, references: Sequence[str]) -> System:

@@ -20,6 +20,7 @@ Languages = tuple[str, ...]  # two names
 Pair = tuple[str, str]
 
 POSITIONS_REPORTED = 5
+FOLDER_FORMATS = (".parquet", ".csv")  # the datasets library knows which splits they are
 EXCERPT = 60  # characters of a line that an error shows
 EMPTY = "an empty side"
 INVALID_UTF8 = "invalid UTF-8"
@@ -122,6 +123,12 @@ def find_corpora(
         is_file = path.exists() and not path.is_dir()
         if not place or (reader and not path.exists()):
             raise ValueError(f"There is no file {place!r}.")
+        if is_file and path.suffix.lower() in FOLDER_FORMATS:
+            raise ValueError(
+                f"{' and '.join(FOLDER_FORMATS)} files are read by the folder that they lie in, "
+                f"got {place}: name {path.parent}, or {path.parent}::test for another split than "
+                f"train, with columns {languages[0]} and {languages[1]}."
+            )
         if not is_file:
             corpora.append(Corpus((place,), partial(read_dataset, place, languages)))
         elif reader is not None:
