@@ -141,6 +141,15 @@ def test_what_calls_leave_in_a_tokenizer_changes_no_name(prepare, tiny_tokenizer
     prepare()
 
 
+def test_the_digest_is_of_every_token_and_of_nothing_else(prepare, tmp_path):
+    digest = prepare().report.digest
+    swapped = [(PAIRS[1][0], PAIRS[0][1]), (PAIRS[0][0], PAIRS[1][1]), *PAIRS[2:]]
+
+    copied = prepare(write_tsv(tmp_path / "copy.tsv", PAIRS), max_length=99, bpe_dropout=0.1)
+    assert copied.report.digest == digest
+    assert prepare(write_tsv(tmp_path / "swapped.tsv", swapped)).report.digest != digest
+
+
 CHANGES = {
     "file": lambda folder: write_tsv(folder / "train.tsv", PAIRS[1:]),
     "time": lambda folder: os.utime(folder / "train.tsv", (1, 1)),

@@ -29,7 +29,7 @@ from vanilla_transformer import parallel_text
 from vanilla_transformer.parallel_text import Corpus, Pair, Row, UnpairedTextError, describe_absent
 
 PAIRS_AT_ONCE = 1_000  # given to the tokenizer
-FORMAT = 1  # of what is kept; a higher number makes it anew, as changed built-in numbers must
+FORMAT = 2  # of what is kept; a higher number makes it anew, as changed built-in numbers must
 TOKENS, REPORT = "pairs.arrow", "report.json"
 MOST_UNKNOWN = 0.5  # of the first tokens; beyond, the tokenizer is one of other languages
 
@@ -173,6 +173,7 @@ def _write(
             "A training corpus must hold a pair, got none that passed corpus.checks: "
             f"{'; '.join(checks.report.summary()[:-1])}."
         )
+    checks.report.digest = writer.digest
     checks.report.save(folder / REPORT)
 
 
