@@ -1,6 +1,7 @@
 """What is trained on is what the files hold, tokenized once; files that changed are read anew."""
 
 import gzip
+import json
 import os
 import pickle
 import signal
@@ -172,6 +173,32 @@ def test_changed_files_are_read_anew(change, prepare, section, tmp_path):
     prepare(train)
 
     assert sum(path.is_dir() for path in (tmp_path / "run" / "corpus").iterdir()) == 2
+
+
+def save_with_splits(pairs, folder):
+    rows = datasets.Dataset.from_list([{"en": one, "de": other} for one, other in pairs])
+    datasets.DatasetDict({"train": rows, "more": rows}).save_to_disk(folder)
+
+
+def write_folder_of_files(pairs, folder):
+    folder.mkdir(exist_ok=True)
+    rows = [json.dumps({"en": one, "de": other}) + "\n" for one, other in pairs]
+    (folder / "train.jsonl").write_text("".join(rows))
+
+
+@pytest.mark.parametrize(
+    ("write", "split"),
+    [(save_with_splits, "::more"), (write_folder_of_files, ":default:train")],
+)
+def test_a_dataset_that_grew_is_read_anew_whatever_follows_its_name(
+    write, split, prepare, tmp_path
+):
+    found = []
+    for size in (20, 30):
+        write(PAIRS[:size], tmp_path / "data")
+        found.append(len(prepare((f"{tmp_path / 'data'}{split}",))))
+
+    assert found == [20, 30]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

@@ -228,7 +228,7 @@ def _fingerprint(section: CorpusSection, tokenizer: Any, *, with_words: bool) ->
     values |= {
         "train": train,
         "tests": tests,
-        "files": {place: _file_states(Path(place)) for place in places},
+        "files": {place: _file_states(place) for place in places},
         "tokenizer": backend | {"padding": None, "truncation": None},  # what calls leave behind
         "split_special_tokens": tokenizer.split_special_tokens,
         "with_words": with_words,
@@ -237,8 +237,11 @@ def _fingerprint(section: CorpusSection, tokenizer: Any, *, with_words: bool) ->
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _file_states(place: Path) -> list[tuple[str, int, int]]:
-    """What changes when a file does; nothing for what lies on the Hub."""
-    files = [place] if place.is_file() else sorted(place.rglob("*")) if place.is_dir() else []
+def _file_states(place: str) -> list[tuple[str, int, int]]:
+    """What changes when a file does; nothing for what lies on the Hub or is built in."""
+    if place.startswith(PREFIX):
+        return []
+    path = Path(parallel_text.parts_of_dataset(place)[0])  # folder::split is no path
+    files = [path] if path.is_file() else sorted(path.rglob("*")) if path.is_dir() else []
     states = [(str(file.resolve()), file.stat()) for file in files]
     return [(name, state.st_size, state.st_mtime_ns) for name, state in states]
