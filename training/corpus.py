@@ -172,6 +172,7 @@ def _write(
             for rows, columns in tokenizing.of(_read(corpus)):
                 counts.rows += len(rows)
                 writer.write(_keep(rows, columns, tokenizer.unk_token_id, checks))
+            checks.end()
             counts.pairs = writer.written - sum(one.pairs for one in checks.report.corpora[:-1])
     if not checks.report.pairs:
         raise ValueError(
