@@ -245,6 +245,21 @@ def test_another_split_is_named_last(tmp_path):
         read(f"{tmp_path / 'saved'}::test")
 
 
+def test_a_saved_dataset_has_no_configurations(tmp_path):
+    rows = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict({"train": rows, "validation": rows}).save_to_disk(tmp_path / "saved")
+    rows.save_to_disk(tmp_path / "one")
+
+    for name in ("saved", "one"):
+        place = tmp_path / name
+        with pytest.raises(ValueError, match=f"for its split write {place}::validation"):
+            read(f"{place}:validation")
+        with pytest.raises(ValueError, match=f"for its split write {place}::validation"):
+            read(f"{place}:x:validation")
+    with pytest.raises(ValueError, match="leave ::validation out"):
+        read(f"{tmp_path / 'one'}::validation")
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match="There is no file ''"):
         read("")

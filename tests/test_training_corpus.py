@@ -1,6 +1,7 @@
 """What is trained on is what the files hold, tokenized once; files that changed are read anew."""
 
 import gzip
+import json
 import os
 import pickle
 import signal
@@ -71,7 +72,7 @@ def test_pairs_are_those_of_the_files_as_the_tokenizer_writes_them(prepare, tiny
     assert pairs == [tuple(tiny_tokenizer(list(PAIRS[index]))["input_ids"]) for index in (3, 0, 59)]
     assert found.source_lengths[[3, 0]].tolist() == [len(pair[0]) for pair in pairs[:2]]
     assert found.target_lengths[[3, 0]].tolist() == [len(pair[1]) for pair in pairs[:2]]
-    assert found.source_lengths.dtype == np.int64
+    assert found.source_lengths.dtype == np.int32
 
 
 @pytest.mark.parametrize("size", [PAIRS_AT_ONCE, PAIRS_AT_ONCE + 1, 3 * PAIRS_AT_ONCE])
@@ -141,6 +142,15 @@ def test_what_calls_leave_in_a_tokenizer_changes_no_name(prepare, tiny_tokenizer
     prepare()
 
 
+def test_the_digest_is_of_every_token_and_of_nothing_else(prepare, tmp_path):
+    digest = prepare().report.digest
+    swapped = [(PAIRS[1][0], PAIRS[0][1]), (PAIRS[0][0], PAIRS[1][1]), *PAIRS[2:]]
+
+    copied = prepare(write_tsv(tmp_path / "copy.tsv", PAIRS), max_length=99, bpe_dropout=0.1)
+    assert copied.report.digest == digest
+    assert prepare(write_tsv(tmp_path / "swapped.tsv", swapped)).report.digest != digest
+
+
 CHANGES = {
     "file": lambda folder: write_tsv(folder / "train.tsv", PAIRS[1:]),
     "time": lambda folder: os.utime(folder / "train.tsv", (1, 1)),
@@ -163,6 +173,32 @@ def test_changed_files_are_read_anew(change, prepare, section, tmp_path):
     prepare(train)
 
     assert sum(path.is_dir() for path in (tmp_path / "run" / "corpus").iterdir()) == 2
+
+
+def save_with_splits(pairs, folder):
+    rows = datasets.Dataset.from_list([{"en": one, "de": other} for one, other in pairs])
+    datasets.DatasetDict({"train": rows, "more": rows}).save_to_disk(folder)
+
+
+def write_folder_of_files(pairs, folder):
+    folder.mkdir(exist_ok=True)
+    rows = [json.dumps({"en": one, "de": other}) + "\n" for one, other in pairs]
+    (folder / "train.jsonl").write_text("".join(rows))
+
+
+@pytest.mark.parametrize(
+    ("write", "split"),
+    [(save_with_splits, "::more"), (write_folder_of_files, ":default:train")],
+)
+def test_a_dataset_that_grew_is_read_anew_whatever_follows_its_name(
+    write, split, prepare, tmp_path
+):
+    found = []
+    for size in (20, 30):
+        write(PAIRS[:size], tmp_path / "data")
+        found.append(len(prepare((f"{tmp_path / 'data'}{split}",))))
+
+    assert found == [20, 30]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

@@ -386,17 +386,28 @@ def test_fewer_pairs_than_before_are_refused(begun, refusal):
     assert "training pairs" in refusal(*SHORT, "corpus.max_length=8", resume=True)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [*lines, b"one\teins\n"],
+        lambda lines: lines[::-1],
+        lambda lines: [line.replace(b"thousand", b"hundred") for line in lines],
+    ],
+    ids=["a pair more", "another order", "other words"],
+)
 def test_texts_that_changed_since_the_run_began_are_refused(
-    begun, small_training, tmp_path, refusal
+    change, begun, small_training, tmp_path, refusal
 ):
-    longer = (small_training / "train.tsv").read_bytes() + b"one\teins\n"
-    places = with_lines(tmp_path, "train", tsv=longer)
+    lines = (small_training / "train.tsv").read_bytes().splitlines(keepends=True)
+    places = with_lines(tmp_path, "train", tsv=b"".join(change(lines)))
     folder = small_recipe(small_training, tmp_path, train=[{"places": places}])
+    found = (tmp_path / "run" / "corpus.txt").read_bytes()
 
     told = refusal(*SHORT, folder=folder, resume=True)
 
     assert "training pairs" in told
     assert "another --output" in told
+    assert (tmp_path / "run" / "corpus.txt").read_bytes() == found
 
 
 def launched(folder, output, *changes, **environment):

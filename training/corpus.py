@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,13 @@ from training.corpus_report import CorpusReport
 from training.corpus_store import TokenFile, TokenWriter
 from training.number_words import PREFIX, number_corpus
 from training.recipe import CorpusSection
+from training.tokenizing import Columns, Tokenizing
 from training.whole_files import make_once
 from vanilla_transformer import parallel_text
 from vanilla_transformer.parallel_text import Corpus, Pair, Row, UnpairedTextError, describe_absent
 
 PAIRS_AT_ONCE = 1_000  # given to the tokenizer
-FORMAT = 1  # of what is kept; a higher number makes it anew, as changed built-in numbers must
+FORMAT = 2  # of what is kept; a higher number makes it anew, as changed built-in numbers must
 TOKENS, REPORT = "pairs.arrow", "report.json"
 MOST_UNKNOWN = 0.5  # of the first tokens; beyond, the tokenizer is one of other languages
 
@@ -162,28 +163,32 @@ def _write(
     places = (section.validation, *section.tests.values())
     held_out = [pair for place in places for pair in read_held_out(section, place)]
     checks = Checks(section, held_out)
-    with TokenWriter(folder / TOKENS, with_words=with_words) as writer:
+    with (
+        TokenWriter(folder / TOKENS, with_words=with_words) as writer,
+        Tokenizing(tokenizer, with_words=with_words) as tokenizing,
+    ):
         for corpus in corpora:
             counts = checks.begin(corpus)
-            for rows in _read(corpus, checks):
-                writer.write(_tokenize(rows, tokenizer, with_words, checks))
+            for rows, columns in tokenizing.of(_read(corpus)):
+                counts.rows += len(rows)
+                writer.write(_keep(rows, columns, tokenizer.unk_token_id, checks))
+            checks.end()
             counts.pairs = writer.written - sum(one.pairs for one in checks.report.corpora[:-1])
     if not checks.report.pairs:
         raise ValueError(
             "A training corpus must hold a pair, got none that passed corpus.checks: "
             f"{'; '.join(checks.report.summary()[:-1])}."
         )
+    checks.report.digest = writer.digest
     checks.report.save(folder / REPORT)
 
 
-def _read(corpus: Corpus, checks: Checks) -> Iterator[list[Row]]:
-    """The rows whose text is kept, many at a time."""
-    counts = checks.report.corpora[-1]
+def _read(corpus: Corpus) -> Iterator[list[Row]]:
+    """All rows, many at a time."""
     rows = iter(tqdm(corpus.rows(), f"tokenizing {corpus.name}", delay=2, unit=" rows"))
     try:
         while read := list(islice(rows, PAIRS_AT_ONCE)):
-            counts.rows += len(read)
-            yield [row for row in read if checks.keep_text(row)]
+            yield read
     except ValueError as error:
         if isinstance(error.__cause__, UnicodeDecodeError):
             raise ValueError(
@@ -192,29 +197,19 @@ def _read(corpus: Corpus, checks: Checks) -> Iterator[list[Row]]:
         raise
 
 
-def _tokenize(
-    rows: list[Row], tokenizer: Any, with_words: bool, checks: Checks
+def _keep(
+    rows: list[Row], columns: Columns, unknown: int | None, checks: Checks
 ) -> Iterator[Sentences]:
-    """The token ids of the rows whose lengths are in order, with their words' sizes if wanted."""
-    if not rows:
-        return
-    sides = [
-        tokenizer(list(texts), verbose=False)
-        for texts in zip(*(row.pair for row in rows if row.pair), strict=True)
-    ]
-    columns = [side["input_ids"] for side in sides]
-    if with_words:
-        columns += [[_word_sizes(side.word_ids(n)) for n in range(len(rows))] for side in sides]
-    for row, *sentences in zip(rows, *columns, strict=True):
-        source, target = sentences[:2]
-        if checks.keep_tokens(row, len(source), len(target)):
-            checks.count_tokens(source, target, tokenizer.unk_token_id)
-            yield tuple(sentences)
+    """The token ids of the rows whose text and lengths are in order, with their words' sizes."""
+    sentences = zip(*columns, strict=True)
+    for row in rows:
+        of_row = next(sentences) if row.pair else ()
+        if checks.keep_text(row):
+            source, target = of_row[:2]
+            if checks.keep_tokens(row, len(source), len(target)):
+                checks.count_tokens(source, target, unknown)
+                yield of_row
     checks.refuse_unknown(MOST_UNKNOWN)
-
-
-def _word_sizes(word_ids: list[int | None]) -> list[int]:
-    return [len(list(group)) for _, group in groupby(word_ids)]
 
 
 def _fingerprint(section: CorpusSection, tokenizer: Any, *, with_words: bool) -> str:
@@ -227,7 +222,7 @@ def _fingerprint(section: CorpusSection, tokenizer: Any, *, with_words: bool) ->
     values |= {
         "train": train,
         "tests": tests,
-        "files": {place: _file_states(Path(place)) for place in places},
+        "files": {place: _file_states(place) for place in places},
         "tokenizer": backend | {"padding": None, "truncation": None},  # what calls leave behind
         "split_special_tokens": tokenizer.split_special_tokens,
         "with_words": with_words,
@@ -236,8 +231,11 @@ def _fingerprint(section: CorpusSection, tokenizer: Any, *, with_words: bool) ->
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _file_states(place: Path) -> list[tuple[str, int, int]]:
-    """What changes when a file does; nothing for what lies on the Hub."""
-    files = [place] if place.is_file() else sorted(place.rglob("*")) if place.is_dir() else []
+def _file_states(place: str) -> list[tuple[str, int, int]]:
+    """What changes when a file does; nothing for what lies on the Hub or is built in."""
+    if place.startswith(PREFIX):
+        return []
+    path = Path(parallel_text.parts_of_dataset(place)[0])  # folder::split is no path
+    files = [path] if path.is_file() else sorted(path.rglob("*")) if path.is_dir() else []
     states = [(str(file.resolve()), file.stat()) for file in files]
     return [(name, state.st_size, state.st_mtime_ns) for name, state in states]

@@ -7,14 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.corpus_report import EXAMPLES, CorpusCounts, CorpusReport, Finding
+from training.corpus_sides import Fault, FirstPairs, words_of_sides
 from training.recipe import CorpusSection
 from vanilla_transformer.parallel_text import EMPTY, EXCERPT, INVALID_UTF8, Corpus, Pair, Row
 
 CHECK_OF_FAULT = {EMPTY: "empty", INVALID_UTF8: "invalid_utf8"}  # others: "unreadable"
 RECENT = 2**18  # keys in a set of Python, sixty bytes each; older ones take eight
 KEYS = 2**64
-
-Fault = tuple[str, str]  # the check's name in the recipe, and what it found
 
 
 class Checks:
@@ -24,15 +23,28 @@ class Checks:
         self.section, self.report = section, CorpusReport()
         self.held_out = [{_key(pair[side]) for pair in held_out} for side in (0, 1)]
         self.seen = SeenKeys()
+        self.held_out_words = words_of_sides(held_out)
+        self._first: FirstPairs | None = None
+        self._examples: list[str] = []
         self._findings: dict[Fault, Finding] = {}
 
     def begin(self, corpus: Corpus) -> CorpusCounts:
         """The rows that come next are of this corpus."""
         self.report.corpora.append(CorpusCounts(corpus.name))
+        self._first, self._examples = FirstPairs(self.held_out_words), []
         return self.report.corpora[-1]
+
+    def end(self) -> None:
+        """No more rows of this corpus come: what few there were are looked at together."""
+        self._look_at_first()
 
     def keep_text(self, row: Row) -> bool:
         """Whether a row's text is kept; what it is made of is looked at later."""
+        if self._first and row.pair:
+            if len(self._examples) < EXAMPLES:
+                self._examples.append(_describe(row, self.report.corpora[-1].name))
+            if self._first.add(row.pair):
+                self._look_at_first()
         return all(self._keep(fault, row) for fault in self._faults_of_text(row))
 
     def keep_tokens(self, row: Row, source: int, target: int) -> bool:
@@ -74,6 +86,22 @@ class Checks:
             yield "over_long", f"more than {longest} tokens on a side"
         if max(lengths) > ratio * min(lengths):
             yield "length_ratio", f"more than {ratio:g} times as many tokens on one side"
+
+    def _look_at_first(self) -> None:
+        """Refuse a corpus whose first pairs look wrong together, or report it."""
+        first, self._first = self._first, None
+        if first is None:
+            return
+        for check, text in first.faults():
+            policy, name = getattr(self.section.checks, check), self.report.corpora[-1].name
+            if policy == "refuse":
+                raise ValueError(
+                    f"corpus.checks.{check} is 'refuse', and {name} has {text}, got "
+                    f"{self._examples[0]}. Mend the corpus or the recipe, or set "
+                    f"corpus.checks.{check} to 'keep'."
+                )
+            count = len(first.lengths)
+            self.report.findings.append(Finding(check, policy, text, count, self._examples))
 
     def _keep(self, fault: Fault, row: Row) -> bool:
         check, text = fault

@@ -42,6 +42,7 @@ class CorpusReport:
     source_tokens: int = 0
     target_tokens: int = 0
     unknown_tokens: int = 0
+    digest: str = ""  # of the token ids of all pairs
 
     @property
     def pairs(self) -> int:

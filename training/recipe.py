@@ -24,6 +24,7 @@ LARGEST_WEIGHT = 1_000.0
 
 Removal = Literal["drop", "refuse"]
 Policy = Literal["keep", "drop", "refuse"]
+Decision = Literal["keep", "refuse"]  # about a whole corpus
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class CorpusChecks:
     duplicates: Policy = "keep"  # both sides are those of an earlier pair
     over_long: Removal = "drop"  # a side has more than corpus.max_length tokens
     length_ratio: Policy = "drop"  # one side has corpus.max_length_ratio times the other's tokens
+    misaligned: Decision = "refuse"  # the lengths of a corpus' first pairs do not go together
+    swapped: Decision = "refuse"  # their words are those of the other side of held-out pairs
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from training.batching import Batches
+from training.corpus import Tokenized
 from training.model import resolved_section
 from training.recipe import Recipe, flat
 
@@ -35,11 +35,11 @@ def compare_recipes(saved: Path, recipe: Recipe) -> None:
         logger.warning("%s", line)
 
 
-def digest_of_texts(batches: Batches, tokenizer: Any) -> str:
-    """Other training pairs or words give another digest."""
-    digest = hashlib.sha256(batches.lengths.tobytes())
-    if batches.weights is not None:
-        digest.update(batches.weights.tobytes())
+def digest_of_texts(corpus: Tokenized, tokenizer: Any) -> str:
+    """Other training pairs, weights or words give another digest."""
+    digest = hashlib.sha256(corpus.report.digest.encode())
+    if corpus.weights is not None:
+        digest.update(corpus.weights.tobytes())
     digest.update(json.dumps(sorted(tokenizer.get_vocab().items())).encode())
     return digest.hexdigest()
 

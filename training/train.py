@@ -62,7 +62,7 @@ class Run:
     def __init__(self, recipe: Recipe, folder: Path, accelerator: Accelerator) -> None:
         self.recipe, self.folder, self.accelerator = recipe, folder, accelerator
         self.tokenizer = self._prepare_tokenizer()
-        corpus = self._prepare_corpus()
+        self.corpus = corpus = self._prepare_corpus()
         self.batches = Batches(
             corpus.source_lengths,
             corpus.target_lengths,
@@ -83,7 +83,7 @@ class Run:
             every_steps=recipe.checkpoints.every_steps,
         )
         self.reporter = Reporter(folder, recipe, accelerator)
-        self.progress = Progress(texts=digest_of_texts(self.batches, self.tokenizer))
+        self.progress = Progress(texts=digest_of_texts(corpus, self.tokenizer))
 
     def resume(self) -> None:
         """Go on after the last whole checkpoint, if there is one."""
@@ -232,7 +232,7 @@ class Run:
             bpe_dropout=recipe.optimization.bpe_dropout,
             seed=recipe.seed,
         )
-        on_main(self.accelerator, lambda: write_corpus_report(prepare().report, self.folder))
+        on_main(self.accelerator, lambda: prepare() and None)
         return prepare()
 
     def _evaluation_on(self, places: tuple[str, ...]) -> Evaluation:
@@ -289,6 +289,7 @@ def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -
         one = Run(recipe, folder, accelerator)
         if resumes:
             one.resume()
+        on_main(accelerator, lambda: write_corpus_report(one.corpus.report, folder))
         on_main(accelerator, lambda: write_recipe(recipe, folder))
         try:
             with Interruption() as interruption:

@@ -24,6 +24,7 @@ FOLDER_FORMATS = (".parquet", ".csv")  # the datasets library knows which splits
 EXCERPT = 60  # characters of a line that an error shows
 EMPTY = "an empty side"
 INVALID_UTF8 = "invalid UTF-8"
+SAVED_DATASET = ("dataset_dict.json", "state.json")  # one of them lies in what `save_to_disk` wrote
 
 
 class UnpairedTextError(ValueError):
@@ -250,19 +251,14 @@ def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
             f"{place} is no file, and datasets are read with the datasets library: "
             "pip install 'vanilla-transformer[train]'."
         ) from error
-    parts = [place] if Path(place).exists() else place.split(":", maxsplit=2)
-    name, configuration, split = [*parts, "", ""][:3]
-    split = split or "train"
-    if (Path(name) / "dataset_dict.json").exists():
-        splits = datasets.load_from_disk(name)
-        if split not in splits:
-            raise ValueError(f"{name} must hold a split named {split}, got {', '.join(splits)}.")
-        rows = splits[split]
-    elif (Path(name) / "state.json").exists():
-        rows = datasets.load_from_disk(name)
+    name, configuration, split = parts_of_dataset(place)
+    if any((Path(name) / file).exists() for file in SAVED_DATASET):
+        rows = _saved_rows(datasets.load_from_disk(name), name, configuration, split)
     else:
         try:
-            rows = datasets.load_dataset(name, configuration or None, split=split, streaming=True)
+            rows = datasets.load_dataset(
+                name, configuration or None, split=split or "train", streaming=True
+            )
         except (OSError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise ValueError(
@@ -270,6 +266,33 @@ def read_dataset(place: str, languages: Languages) -> Iterator[Row]:
             ) from error
     for number, fields in enumerate(rows, start=1):
         yield _row_of(number, fields, languages)
+
+
+def parts_of_dataset(place: str) -> tuple[str, str, str]:
+    """A dataset's name, its configuration and its split, the latter two empty if not named."""
+    parts = [place] if Path(place).exists() else place.split(":", maxsplit=2)
+    name, configuration, split = [*parts, "", ""][:3]
+    return name, configuration, split
+
+
+def _saved_rows(saved: Any, name: str, configuration: str, split: str) -> Any:
+    """The rows of a folder that `save_to_disk` wrote: splits by name, or one without a name."""
+    if configuration:
+        raise ValueError(
+            f"A saved dataset has splits and no configurations, got {name}:{configuration}: for "
+            f"its split write {name}::{split or configuration}."
+        )
+    if not isinstance(saved, dict):
+        if split:
+            raise ValueError(
+                f"{name} must hold splits by name, got one without, and {split} asked for: leave "
+                f"::{split} out."
+            )
+        return saved
+    split = split or "train"
+    if split not in saved:
+        raise ValueError(f"{name} must hold a split named {split}, got {', '.join(saved)}.")
+    return saved[split]
 
 
 def _row_of(number: int, fields: Any, languages: Languages) -> Row:
