@@ -1,7 +1,13 @@
 """Runs the shell commands of a Markdown page in this process, trainings cut to a few steps."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from string import Template
 
 from scripts.fresh_process import REPOSITORY
 from typer import Typer
@@ -29,30 +35,43 @@ PROGRAMS = {
     "training/report.py": report.main,
 }
 LAUNCHER = re.compile(r"accelerate launch --config_file \S+ ")
+SAID = re.compile(r'echo "(.*)" \| ')
+EXPORTED = re.compile(r"export (\w+)=(.*?)( +#.*)?")
 
 
-def commands_of(page):
-    """Every command, continuation lines joined."""
-    blocks = re.findall(r"```bash\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+def commands_of(block):
+    """Every command of a block of shell, continuation lines joined."""
+    lines = block.replace("\\\n", " ").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def run_command(line):
-    """What a reader's shell would do, but in this process; returns what it wrote to stdout."""
-    spoken, _, line = line.rpartition(" | ")
-    words = shlex.split(LAUNCHER.sub("python ", line), comments=True)
-    if words[0] in ("pip", "git", "make"):
-        return check_by_eye(words)
+def run_command(line, export):
+    """What a reader's shell would do, but in this process; `export` is told names and values."""
+    if exported := EXPORTED.fullmatch(line):
+        export(exported[1], value_of(exported[2]))
+        return
+    said = SAID.match(line)
+    line = LAUNCHER.sub("python ", line[said.end() :] if said else line)
+    words = [Template(word).substitute(os.environ) for word in shlex.split(line, comments=True)]
+    if words[0] in ("pip", "git", "make", "hf"):
+        check_by_eye(words)
+        return
     command, arguments = app, words[1:]
     if words[0] == "python":
         program, *arguments = arguments
         command = Typer()
         command.command()(PROGRAMS[program])
         arguments += SHORTER.get(program, [])
-    result = CliRunner().invoke(command, arguments, input=" ".join(shlex.split(spoken)[1:]))
+    result = CliRunner().invoke(command, arguments, input=said and said[1])
     assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception!r}"
-    return result.stdout
+
+
+def value_of(word):
+    """A word as a shell reads it, whose `python` is this one."""
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": places, "PYTHONPATH": str(REPOSITORY)}
+    told = subprocess.check_output(["bash", "-c", f"echo {word}"], env=environment, text=True)
+    return told.strip()
 
 
 def check_by_eye(words):
@@ -60,4 +79,5 @@ def check_by_eye(words):
     if words[0] == "make":
         targets = re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text("utf-8"), re.M)
         assert words[1] in targets
-    return ""
+    if words[0] == "hf":
+        assert hasattr(import_module(f"huggingface_hub.cli.{words[1]}"), "_".join(words[1:3]))
