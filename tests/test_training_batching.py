@@ -27,7 +27,16 @@ def test_no_padded_batch_is_larger_than_its_budget(pairs):
     batches = batches_of(pairs)
 
     for batch in batches.epoch(0):
-        assert (batches.lengths[:, batch].max(axis=1) * len(batch) <= 40).all()
+        assert (batches.lengths[:, batch].max(axis=1).astype(int) * len(batch) <= 40).all()
+
+
+@pytest.mark.parametrize(("longest", "size"), [(255, 1), (256, 2), (65_535, 2)])
+def test_lengths_take_no_more_memory_than_the_longest_needs(longest, size):
+    batches = batches_of([(longest, 3)] * 7, tokens=3 * longest)
+
+    assert batches.lengths.itemsize == size
+    assert sorted(map(len, batches.epoch(0))) == [1, 3, 3]
+    assert batches.area(np.arange(3)) == 3 * (longest + 3)
 
 
 def test_epochs_and_seeds_have_orders_of_their_own():

@@ -72,7 +72,7 @@ def test_pairs_are_those_of_the_files_as_the_tokenizer_writes_them(prepare, tiny
     assert pairs == [tuple(tiny_tokenizer(list(PAIRS[index]))["input_ids"]) for index in (3, 0, 59)]
     assert found.source_lengths[[3, 0]].tolist() == [len(pair[0]) for pair in pairs[:2]]
     assert found.target_lengths[[3, 0]].tolist() == [len(pair[1]) for pair in pairs[:2]]
-    assert found.source_lengths.dtype == np.int64
+    assert found.source_lengths.dtype == np.int32
 
 
 @pytest.mark.parametrize("size", [PAIRS_AT_ONCE, PAIRS_AT_ONCE + 1, 3 * PAIRS_AT_ONCE])

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
+Lengths = NDArray[np.int32] | Indices
 T = TypeVar("T")
 
 
@@ -28,8 +29,8 @@ class Batches:
 
     def __init__(
         self,
-        source_lengths: Indices,
-        target_lengths: Indices,
+        source_lengths: Lengths,
+        target_lengths: Lengths,
         weights: Indices | NDArray[np.float64] | None = None,
         *,
         source_tokens: int,
@@ -42,7 +43,9 @@ class Batches:
         chance, but no epoch is empty. Token numbers are the most that a padded batch holds on one
         side.
         """
-        self.lengths = np.stack([source_lengths, target_lengths])
+        largest = max(source_lengths.max(initial=0), target_lengths.max(initial=0))
+        smallest = np.min_scalar_type(int(largest))  # every process has them in memory
+        self.lengths = np.stack([source_lengths, target_lengths], dtype=smallest, casting="unsafe")
         self.budgets = np.array([source_tokens, target_tokens])
         self.weights, self.seed = weights, seed
         longest = self.lengths.max(axis=1, initial=0)
@@ -88,7 +91,8 @@ class Batches:
     def _sorted(self, pairs: Indices, draw: np.random.Generator) -> Indices:
         """Pairs of similar lengths side by side: by target, then up and down by source."""
         source, target = self.lengths[:, pairs]
-        upwards = np.where(target % 2, source, -source)  # neighbours stay alike across targets
+        # Neighbours stay alike across targets.
+        upwards = np.where(target % 2, source, -source.astype(np.int32))
         return pairs[np.lexsort((upwards, target))]
 
     def _cut(self, pairs: Indices) -> list[Indices]:
@@ -98,7 +102,7 @@ class Batches:
             grown = np.maximum(longest, lengths)
             if (grown * (place + 1 - start) > self.budgets).any():
                 batches.append(pairs[start:place])
-                start, grown = place, lengths
+                start, grown = place, lengths.astype(np.int64)
             longest = grown
         return [*batches, pairs[start:]]
 

@@ -77,10 +77,10 @@ class TokenFile:
             name: [_buffers(chunk) for chunk in table[name].chunks] for name in table.column_names
         }
 
-    def lengths(self, name: str) -> NDArray[np.int64]:
+    def lengths(self, name: str) -> NDArray[np.int32]:
         """The length of every row of a column."""
         pieces = [np.diff(offsets) for offsets, _ in self.columns[name]]
-        return np.concatenate([np.empty(0, np.int64), *pieces]).astype(np.int64)
+        return np.concatenate([np.empty(0, np.int32), *pieces])
 
     def rows(self, indices: NDArray[np.int64], name: str) -> list[list[int]]:
         """Some rows of a column."""
