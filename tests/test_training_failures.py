@@ -180,10 +180,6 @@ def test_a_corpus_smaller_than_its_pieces_is_learned_from(r_drop, small_training
     assert lines_in_log(tmp_path / "run", "train")[-1]["epoch"] == 3
 
 
-def test_one_beam_is_enough(small_training, tmp_path):
-    assert train(small_training, tmp_path, *SHORT, "evaluation.num_beams=1") == 0
-
-
 @pytest.fixture
 def in_step(monkeypatch):
     """Let something happen to the loss of some steps; the learner knows which."""

@@ -56,3 +56,7 @@ def test_results_without_checkpoints_are_never_replaced(
     assert train(small_training, tmp_path, *SHORT, resume=resume) == 1
     assert f"with {name} and no checkpoints: name another --output" in capsys.readouterr().err
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_one_beam_is_enough(small_training, tmp_path):
+    assert train(small_training, tmp_path, *SHORT, "evaluation.num_beams=1") == 0
