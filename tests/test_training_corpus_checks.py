@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from training import corpus_checks
 from training.corpus import prepare_training
-from training.corpus_checks import SeenKeys
+from training.corpus_checks import RefusedCorpusError, SeenKeys
 from training.corpus_report import CorpusReport
 from training.recipe import CorpusChecks, CorpusSection, TrainingCorpus
 
@@ -81,6 +81,16 @@ def test_a_refusal_names_the_row_and_the_way_out(check, prepare, tmp_path):
     message = str(refusal.value)
     assert f"row 3 of {tmp_path.name}/train.tsv" in message
     assert message.endswith(f"set corpus.checks.{check} to 'drop'.")
+
+
+def test_a_refusal_comes_after_the_last_row_and_reports_them_all(prepare):
+    rows = [FAULTS["empty"], FAULTS["unreadable"], FAULTS["empty"]]
+
+    with pytest.raises(RefusedCorpusError, match="got 2 rows refused: an empty side") as refusal:
+        prepare(*rows, empty="refuse")
+
+    found = [(one.check, one.policy, one.count) for one in refusal.value.report.findings]
+    assert found == [("empty", "refuse", 2), ("unreadable", "drop", 1)]
 
 
 def test_bytes_that_are_no_utf8_are_refused_with_their_place(prepare):

@@ -1,6 +1,7 @@
 """A finished run becomes the model that ships: half the bytes, no code, all attributions."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -150,6 +151,21 @@ def test_force_replaces_a_model(run):
     (embed.embed(run) / "old.txt").write_text("old")
 
     assert {file.name for file in embed.embed(run, force=True).iterdir()} == FILES
+
+
+def test_the_old_model_is_there_until_the_new_one_takes_its_place(run, monkeypatch):
+    (embed.embed(run) / "old.txt").write_text("old")
+    rename, seen = Path.rename, []
+
+    def look_and_rename(path, target):
+        seen.append([*embedded_models.EMBEDDED.rglob("old.txt")])
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", look_and_rename)
+    embed.embed(run, force=True)
+
+    assert seen
+    assert all(seen)
 
 
 def test_the_facts_speak_of_every_text_of_the_recipe():

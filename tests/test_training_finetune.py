@@ -139,6 +139,17 @@ def test_lora_trains_an_adapter_alone_which_loads_and_merges(options):
             assert torch.equal(translate.model.generate(**sources, max_new_tokens=8), words)
 
 
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_model_saved_in_16_bits_is_trained_in_32(lora, place, tmp_path):
+    tokenizer, model = finetune.load(place / "model", lora=False)
+    model.bfloat16().save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+
+    _, model = finetune.load(tmp_path, lora=lora)
+
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+
+
 def test_a_model_whose_layers_lora_does_not_find_is_refused(options, tmp_path):
     sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
     tokenizer = AutoTokenizer.from_pretrained(options.model)

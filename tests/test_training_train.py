@@ -5,7 +5,7 @@ import signal
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_training import lines_in_log, train, weights_at
+from small_training import lines_in_log, small_recipe, train, weights_at
 
 from training.evaluation import Score
 from training.train import Run
@@ -56,6 +56,30 @@ def test_results_without_checkpoints_are_never_replaced(
     assert train(small_training, tmp_path, *SHORT, resume=resume) == 1
     assert f"with {name} and no checkpoints: name another --output" in capsys.readouterr().err
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_refused_corpus_leaves_its_report(small_training, tmp_path, capsys):
+    rows = (small_training / "train.tsv").read_text() + "one\t\ntwo\t\n"
+    (tmp_path / "train.tsv").write_text(rows)
+    changes = {"train": [str(tmp_path / "train.tsv")], "checks": {"empty": "refuse"}}
+    recipe = small_recipe(small_training, tmp_path, **changes)
+
+    assert train(recipe, tmp_path / "run") == 1
+
+    assert "corpus.checks.empty to 'drop'" in capsys.readouterr().err
+    report = (tmp_path / "run" / "corpus.txt").read_text()
+    assert "2 rows refused: an empty side" in report
+    assert report.count("row 251 of") == report.count("row 252 of") == 1
+
+
+def test_a_missing_test_set_is_found_before_anything_is_learned(small_training, tmp_path, capsys):
+    tests = {"late": [str(tmp_path / "absent.en"), str(tmp_path / "absent.de")]}
+    recipe = small_recipe(small_training, tmp_path, tokenizer=None, tests=tests)
+
+    assert train(recipe, tmp_path / "run") == 1
+
+    assert "absent.en" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_one_beam_is_enough(small_training, tmp_path):

@@ -109,6 +109,13 @@ def read_held_out(section: CorpusSection, places: tuple[str, ...]) -> list[Pair]
     return pairs
 
 
+def open_held_out(section: CorpusSection) -> None:
+    """Find every validation and test set, lest a misspelt one ends a run after hours."""
+    for places in (section.validation, *section.tests.values()):
+        for corpus in find_corpora(section, places):
+            next(corpus.rows(), None)
+
+
 def find_corpora(
     section: CorpusSection, places: tuple[str, ...], *, skips_undecodable: bool = False
 ) -> list[Corpus]:
@@ -174,6 +181,7 @@ def _write(
                 writer.write(_keep(rows, columns, tokenizer.unk_token_id, checks))
             checks.end()
             counts.pairs = writer.written - sum(one.pairs for one in checks.report.corpora[:-1])
+    checks.refuse_faults()
     if not checks.report.pairs:
         raise ValueError(
             "A training corpus must hold a pair, got none that passed corpus.checks: "

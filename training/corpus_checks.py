@@ -16,6 +16,14 @@ RECENT = 2**18  # keys in a set of Python, sixty bytes each; older ones take eig
 KEYS = 2**64
 
 
+class RefusedCorpusError(ValueError):
+    """Rows have faults that the recipe refuses; `report` tells of the whole corpus."""
+
+    def __init__(self, message: str, report: CorpusReport) -> None:
+        super().__init__(message)
+        self.report = report
+
+
 class Checks:
     """Decides which rows are kept, and reports why others were not."""
 
@@ -68,6 +76,17 @@ class Checks:
                 "that out to have one learned."
             )
 
+    def refuse_faults(self) -> None:
+        """After the last row: refuse the corpus if the recipe refuses a fault that rows have."""
+        refused = (one for one in self.report.findings if one.policy == "refuse")
+        if finding := next(refused, None):
+            check = f"corpus.checks.{finding.check}"
+            raise RefusedCorpusError(
+                f"{check} is 'refuse', got {finding.describe()}, the first {finding.examples[0]}. "
+                f"Mend the corpus or set {check} to 'drop'.",
+                self.report,
+            )
+
     def _faults_of_text(self, row: Row) -> Iterator[Fault]:
         if row.pair is None:
             yield CHECK_OF_FAULT.get(row.fault, "unreadable"), row.fault
@@ -113,11 +132,6 @@ class Checks:
         finding.count += 1
         if len(finding.examples) < EXAMPLES:
             finding.examples.append(_describe(row, self.report.corpora[-1].name))
-        if policy == "refuse":
-            raise ValueError(
-                f"corpus.checks.{check} is 'refuse', and a training row has {text}, got "
-                f"{finding.examples[-1]}. Mend the corpus or set corpus.checks.{check} to 'drop'."
-            )
         return bool(policy == "keep")
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 EXAMPLES = 5  # rows shown of each kind of fault
+HAPPENED = {"keep": "kept", "drop": "dropped", "refuse": "refused"}
 
 
 @dataclass
@@ -28,8 +29,8 @@ class Finding:
 
     def describe(self) -> str:
         """In a line: 3 rows dropped: an empty side (corpus.checks.empty)."""
-        happened = "kept" if self.policy == "keep" else "dropped"
         rows = "row" if self.count == 1 else "rows"
+        happened = HAPPENED[self.policy]
         return f"{self.count:,} {rows} {happened}: {self.fault} (corpus.checks.{self.check})"
 
 

@@ -7,7 +7,6 @@ model learned from. The code that other saved folders carry stays out: the packa
 
 import json
 import logging
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,7 +78,8 @@ def embed(run: Path, *, force: bool = False) -> Path:
         write_model(*load(source), made)
         (made / CARD).write_text(readme, encoding="utf-8")
         refuse(complaints_about(made))
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():  # and is not lost if we are killed now
+            folder.rename(Path(unfinished) / "replaced")
         made.rename(folder)
     return folder
 

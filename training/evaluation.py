@@ -69,6 +69,7 @@ class Evaluation:
     ) -> None:
         self.pairs, self.tokenizer, self.section = pairs, tokenizer, section
         self.accelerator = accelerator
+        self.metric = TranslationMetric(section.tokenize, keep_in_memory=True)
         self.tokens = list(
             zip(*(self._encode(side) for side in zip(*pairs, strict=True)), strict=True)
         )
@@ -129,9 +130,8 @@ class Evaluation:
         return loss, list(zip(batch, texts, strict=True))
 
     def _score(self, loss: float, translations: list[str]) -> Score:
-        metric = TranslationMetric(self.section.tokenize, keep_in_memory=True)
         references = [target for _, target in self.pairs]
-        figures = metric.compute(predictions=translations, references=references)
+        figures = self.metric.compute(predictions=translations, references=references)
         equal = sum(map(str.__eq__, translations, references))
         exact = 100 * equal / len(references)
         return Score(loss=loss, exact=exact, translations=translations, **figures)

@@ -144,7 +144,10 @@ def load(folder: Path, *, lora: bool) -> tuple[Any, Any]:
             + (MERGING if (folder / ADAPTER).is_file() else way_to_a_model(folder))
         )
     tokenizer = load_tokenizer(str(folder))
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder.resolve())  # adapters remember the place
+    model = AutoModelForSeq2SeqLM.from_pretrained(
+        folder.resolve(),  # adapters remember the place
+        dtype=torch.float32,  # small steps would be lost on 16 bits
+    )
     words = min(
         model.get_input_embeddings().num_embeddings, model.get_output_embeddings().out_features
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vanilla_transformer.smoothed_loss import ROWS_IN_CACHE
+from vanilla_transformer.smoothed_loss import ROWS_IN_CACHE, softmax_and_losses
 
 
 def agreeing_loss(
@@ -71,8 +71,9 @@ def _some_rows(
     """
     counts = labels >= 0
     label = labels.clamp(min=0).unsqueeze(1)
-    p, q = logits.softmax(1), others.softmax(1)
-    entropy = (_entropy(logits, p, label, smoothing) + _entropy(others, q, label, smoothing)) / 2
+    p, of_first = softmax_and_losses(logits, label, smoothing)
+    q, of_second = softmax_and_losses(others, label, smoothing)
+    entropy = (of_first + of_second).squeeze(1) / 2
     apart = logits.sub_(others)
     of_p, of_q = (torch.linalg.vecdot(one, apart).unsqueeze(1) for one in (p, q))
 
@@ -86,10 +87,3 @@ def _some_rows(
         gradient.mul_(counts.unsqueeze(1))
     divergence = (of_p - of_q).squeeze(1) / 2
     return ours, theirs, (torch.stack([entropy, divergence]) * counts).sum(1)
-
-
-def _entropy(logits: Tensor, probabilities: Tensor, label: Tensor, smoothing: float) -> Tensor:
-    """Cross-entropy against smoothed labels, of each row."""
-    log_partition = logits.amax(1) - probabilities.amax(1).log()
-    chosen = logits.gather(1, label).squeeze(1)
-    return log_partition - (1 - smoothing) * chosen - smoothing * logits.mean(1)

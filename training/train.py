@@ -23,14 +23,15 @@ from transformers.utils.logging import disable_progress_bar
 
 from training.batching import Batches
 from training.checkpoints import Checkpoint, Checkpoints
-from training.corpus import Tokenized, prepare_training, read_held_out
+from training.corpus import Tokenized, open_held_out, prepare_training, read_held_out
+from training.corpus_checks import RefusedCorpusError
 from training.corpus_tokenizer import prepare_tokenizer
 from training.evaluation import Evaluation, Score
 from training.failures import explain
 from training.interruption import INTERRUPTED, Interruption
 from training.learner import Learner
 from training.loader import Loader, Work
-from training.model import build_model, configure, resolve
+from training.model import build_model, resolve
 from training.placement import refuse_other_settings
 from training.processes import MainProcessError, on_main
 from training.progress import Progress
@@ -232,7 +233,15 @@ class Run:
             bpe_dropout=recipe.optimization.bpe_dropout,
             seed=recipe.seed,
         )
-        on_main(self.accelerator, lambda: prepare() and None)
+
+        def prepare_and_tell() -> None:
+            try:
+                prepare()
+            except RefusedCorpusError as refused:
+                write_corpus_report(refused.report, self.folder)
+                raise
+
+        on_main(self.accelerator, prepare_and_tell)
         return prepare()
 
     def _evaluation_on(self, places: tuple[str, ...]) -> Evaluation:
@@ -282,10 +291,10 @@ def main(
 def run(recipe: Recipe, folder: Path, accelerator: Accelerator, resumes: bool) -> bool:
     """Train in a folder that no other run uses; returns whether the run came to its end."""
     with ExitStack() as held, logging_redirect_tqdm():
-        # The model first, as learning a tokenizer and reading the corpus may take long.
-        on_main(accelerator, lambda: configure(recipe.model) and None)
+        # What may be wrong first, as learning a tokenizer and reading the corpus may take long.
+        recipe = on_main(accelerator, lambda: resolve(recipe))
+        on_main(accelerator, lambda: open_held_out(recipe.corpus))
         on_main(accelerator, lambda: claim_folder(folder, resumes, held))
-        recipe = resolve(recipe)
         one = Run(recipe, folder, accelerator)
         if resumes:
             one.resume()

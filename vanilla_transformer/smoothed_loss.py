@@ -173,14 +173,25 @@ def _into_gradients(logits: Tensor, labels: Tensor, smoothing: float, items: flo
     spread = torch.tensor(-smoothing / logits.shape[1] / items, device="cpu")
     for rows, label in zip(logits.split(ROWS_IN_CACHE), labels.split(ROWS_IN_CACHE), strict=True):
         exact, label = rows.float(), label.unsqueeze(1)  # float32 rows are not copied
-        chosen, highest = exact.gather(1, label), exact.amax(1, keepdim=True)
-        target_score = (1 - smoothing) * chosen + smoothing * exact.mean(1, keepdim=True)
-        probabilities = torch.softmax(exact, dim=1, out=exact)
-        log_partition = highest - probabilities.amax(1, keepdim=True).log()
-        total += (log_partition - target_score).sum()
-        probabilities.scatter_add_(1, label, torch.full_like(chosen, smoothing - 1))
+        probabilities, losses = softmax_and_losses(exact, label, smoothing, out=exact)
+        total += losses.sum()
+        probabilities.scatter_add_(1, label, torch.full_like(losses, smoothing - 1))
         torch.add(spread, probabilities, alpha=1 / items, out=rows)
     return total / items
+
+
+def softmax_and_losses(
+    logits: Tensor, label: Tensor, smoothing: float, out: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Each row's softmax, and its cross-entropy against its smoothed label: both have columns.
+
+    `out` may be the logits themselves: what the loss needs of them is read first.
+    """
+    highest, chosen = logits.amax(1, keepdim=True), logits.gather(1, label)
+    target_score = (1 - smoothing) * chosen + smoothing * logits.mean(1, keepdim=True)
+    probabilities = torch.softmax(logits, dim=1, out=out)
+    log_partition = highest - probabilities.amax(1, keepdim=True).log()
+    return probabilities, log_partition - target_score
 
 
 def _add_weight_gradient(
