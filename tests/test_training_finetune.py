@@ -93,6 +93,20 @@ def test_the_loss_falls_and_scores_are_logged_with_their_signatures(finetuned):
     assert "eval_chrf" in scores[-1]
 
 
+@pytest.mark.parametrize("best", [4, 8])
+def test_what_is_left_is_the_best_by_chrf_even_if_bleu_is_always_zero(best, options, monkeypatch):
+    chrf = iter([60 if best == 4 else 20, 40, 50])
+    monkeypatch.setattr(finetune, "score", lambda *_, **__: {"bleu": 0.0, "chrf": next(chrf)})
+
+    fine_tune(replace(options, max_steps=8))
+
+    left, expected = (
+        load_file(folder / "model.safetensors")
+        for folder in (options.output, options.output / f"checkpoint-{best}")
+    )
+    assert all(torch.equal(left[name], weight) for name, weight in expected.items())
+
+
 def test_a_resumed_run_passes_over_a_broken_checkpoint_and_ends_the_same(options, caplog):
     fine_tune(options)
     whole = load_file(options.output / "model.safetensors")

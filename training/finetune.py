@@ -4,7 +4,7 @@
 
 Whole, or by small matrices beside its weights (`--lora`); under `accelerate launch` with many
 processes. Every so many steps the model is scored on the validation set and saved; the best one by
-BLEU is left in NEW-MODEL. `--resume` goes on to the bit from the last whole checkpoint, if model,
+chrF is left in NEW-MODEL. `--resume` goes on to the bit from the last whole checkpoint, if model,
 text, options and number of processes are what they were. For long trainings use `train.py`, whose
 checkpoints survive being killed at any moment.
 """
@@ -119,7 +119,7 @@ def training_arguments(options: Options) -> Seq2SeqTrainingArguments:
         predict_with_generate=True,
         save_steps=options.every_steps,
         save_total_limit=3,
-        metric_for_best_model="bleu",
+        metric_for_best_model="chrf",  # BLEU is 0 where targets have under four words
         load_best_model_at_end=True,
         logging_steps=min(50, options.every_steps),
         logging_nan_inf_filter=False,  # else a loss of NaN would be logged as the last sound one
