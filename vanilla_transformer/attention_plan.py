@@ -2,7 +2,8 @@
 
 All ways give the same numbers. A fused kernel (sdpa, flash, flex) is what the configuration asks
 for; on a CPU, and for sentences of everyday length, plain matrix products are faster, and packed
-ones faster still. Whoever wants to see attentions or hidden states gets whole rectangles.
+ones faster still. Where a window leaves out most pairs, products and kernels go block by block.
+Whoever wants to see attentions or hidden states gets whole rectangles.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from transformers.cache_utils import Cache
 
 from .attention_masks import additive, decoder_mask, encoder_mask, source_mask
 from .attention_scores import SCORES
+from .banded_attention import Band
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .fast_linear import is_eager_on_cpu
 from .packed_attention import packed_masks
@@ -21,6 +23,7 @@ from .token_layout import PADDED, TokenLayout, packed_layouts
 
 PACKED_PAIRS = 256 * 256  # of query and key; beyond, a kernel that keeps no weights is better
 EXPLICIT_PAIRS = 128 * 128  # up to this many, plain products beat a fused kernel on a CPU
+WORTHWHILE = 2  # a sentence longer than so many times a block's keys goes block by block
 
 Mask = Tensor | list[Tensor] | None
 
@@ -34,6 +37,7 @@ class AttentionPlan:
     source_mask: Mask
     source_layout: TokenLayout
     explicit: bool  # plain products in place of the configured kernel
+    band: Band | None = None  # if self-attention goes block by block, as its mask does
 
     def to(self, device: torch.device, **kwargs: Any) -> Self:
         """Move the masks; accelerate asks this of whatever a layer on another device is given."""
@@ -59,9 +63,13 @@ def plan_encoder(
         (layout,) = layouts
         masks = packed_masks(layout, layout, is_causal=False, window=window)
         return AttentionPlan(masks, layout, None, layout, explicit=False)
-    mask = encoder_mask(config, template, attention_mask)
+    mask: Tensor | None
+    if band := _band(config, template, attention_mask, kwargs, is_causal=False):
+        mask = band.mask(template, attention_mask)
+    else:
+        mask = encoder_mask(config, template, attention_mask)
     explicit = _attends_explicitly(config, template, length, kwargs)
-    return AttentionPlan(additive(mask) if explicit else mask, PADDED, None, PADDED, explicit)
+    return AttentionPlan(additive(mask) if explicit else mask, PADDED, None, PADDED, explicit, band)
 
 
 def plan_decoder(
@@ -92,13 +100,19 @@ def plan_decoder(
         masks = packed_masks(layout, layout, is_causal=True, window=window)
         cross_masks = packed_masks(layout, source_layout, is_causal=False, window=None)
         return AttentionPlan(masks, layout, cross_masks, source_layout, explicit=False)
-    mask, cross_mask = decoder_mask(config, template, attention_mask, past_key_values), None
+    band, mask, cross_mask = None, None, None
+    if past_key_values is None:
+        band = _band(config, template, attention_mask, kwargs, is_causal=True)
+    if band:
+        mask = band.mask(template, attention_mask)
+    else:
+        mask = decoder_mask(config, template, attention_mask, past_key_values)
     if source is not None:
         cross_mask = source_mask(config, template, source_attention_mask, source)
     explicit = _attends_explicitly(config, template, key_len, kwargs)
     if explicit:
         mask, cross_mask = additive(mask), additive(cross_mask)
-    return AttentionPlan(mask, PADDED, cross_mask, PADDED, explicit)
+    return AttentionPlan(mask, PADDED, cross_mask, PADDED, explicit, band)
 
 
 def _refuse_other_shape(mask: Tensor | None, source: Tensor) -> None:
@@ -136,6 +150,30 @@ def _packs(config: VanillaTransformerConfig, pairs: int, kwargs: dict[str, Any])
         and SCORES[config.attention_score].is_dot_product
         and not records_layers(config, kwargs)
     )
+
+
+def _band(
+    config: VanillaTransformerConfig,
+    template: Tensor,
+    attention_mask: Tensor | None,
+    kwargs: dict[str, Any],
+    *,
+    is_causal: bool,
+) -> Band | None:
+    """How self-attention goes block by block, where the window leaves out most pairs."""
+    if config.attention_window is None:
+        return None
+    band = Band(config.attention_window, is_causal)
+    pays = (
+        template.shape[1] > WORTHWHILE * band.width
+        and config._attn_implementation in ("eager", "sdpa")
+        and SCORES[config.attention_score].compares_keys
+        and (attention_mask is None or attention_mask.shape == template.shape[:2])
+        and not _asks(config, kwargs, "output_attentions")
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+    )
+    return band if pays else None
 
 
 def _attends_explicitly(

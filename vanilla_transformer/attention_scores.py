@@ -19,6 +19,7 @@ class DotProduct(nn.Module):
     """A score of q . k."""
 
     is_dot_product = True  # False: the scores exist only as numbers, and no fused kernel can help
+    compares_keys = True  # False: a score depends on where a key stands, and not on what it is
 
     def __init__(self, config: VanillaTransformerConfig, key_width: int) -> None:
         super().__init__()
@@ -91,6 +92,7 @@ class Location(DotProduct):
     """A score of (W q)_j (Luong et al. 2015): the query alone says which position to look at."""
 
     is_dot_product = False
+    compares_keys = False
 
     def __init__(self, config: VanillaTransformerConfig, key_width: int) -> None:
         super().__init__(config, key_width)

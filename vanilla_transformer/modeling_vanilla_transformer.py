@@ -88,9 +88,7 @@ class Attention(nn.Module):
         layer_idx: int | None = None,
     ) -> None:
         super().__init__()
-        self.config = config
-        self.is_causal = is_causal
-        self.layer_idx = layer_idx
+        self.config, self.is_causal, self.layer_idx = config, is_causal, layer_idx
         self.dropout = config.attention_dropout
         self.key_width, self.value_width = config.head_widths(num_heads)
         self.q_proj = FastLinear(config.d_model, num_heads * self.key_width)
@@ -128,6 +126,8 @@ class Attention(nn.Module):
             attend, kwargs = packed_attention_forward, {"layout": layout, "key_layout": key_layout}
         elif plan.explicit:
             attend = eager_attention_forward
+        if plan.band and source is None:
+            attend = plan.band.attending(attend)
         attended, weights = attend(
             self,
             self.score.prepare_query(query),
