@@ -82,7 +82,7 @@ class AttentionMaps:
         """For each word of the target, where it and its source word stand in their texts.
 
         The same as `pipeline(..., return_alignment=True)` gives: by the mean over the heads of the
-        last layer's cross-attention but one.
+        layer whose cross-attention aligns best.
         """
         return list(self.spans)
 

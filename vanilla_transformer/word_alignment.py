@@ -30,8 +30,11 @@ def cross_attention(model: Any, inputs: dict[str, Tensor], targets: Tensor) -> T
 
 
 def best_aligning(num_layers: int) -> int:
-    """The decoder's last layer but one, counted from 0: its cross-attention aligns best."""
-    return max(num_layers - 2, 0)
+    """The decoder layer, counted from 0, whose cross-attention aligns best.
+
+    It is the last but one; of two the last, as the first does not know yet what it will write.
+    """
+    return num_layers - 2 if num_layers > 2 else num_layers - 1
 
 
 def watched_twin(model: Any) -> Any:
