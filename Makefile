@@ -12,7 +12,7 @@ RECIPE ?= numbers
 
 .DEFAULT_GOAL := help
 .PHONY: help translate test test-slow test-upstream lint format docs tokenizer train card embed \
-	bench bench-decoding bench-tokenization bench-end-to-end clean
+	bench bench-decoding bench-tokenization bench-end-to-end bench-layers clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
@@ -85,6 +85,9 @@ bench-tokenization: $(VENV)/.built ## tokenizers: ours against sentencepiece and
 
 bench-end-to-end: $(VENV)/.built ## whole training loops against Seq2SeqTrainer and others
 	$(BIN)/python benchmarks/train_end_to_end.py $(ARGS)
+
+bench-layers: $(VENV)/.built ## Table 1 of the paper, measured: how layers grow with a sentence
+	$(BIN)/python benchmarks/layers.py $(ARGS)
 
 clean: ## remove .venv, the unpacked release and all caches
 	rm -rf $(VENV) .upstream build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
