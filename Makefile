@@ -12,7 +12,7 @@ RECIPE ?= numbers
 
 .DEFAULT_GOAL := help
 .PHONY: help translate test test-slow test-upstream lint format docs tokenizer train card embed \
-	bench bench-decoding bench-tokenization bench-end-to-end bench-layers clean
+	bench bench-decoding bench-tokenization bench-end-to-end bench-layers bench-numbers clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
@@ -88,6 +88,9 @@ bench-end-to-end: $(VENV)/.built ## whole training loops against Seq2SeqTrainer 
 
 bench-layers: $(VENV)/.built ## Table 1 of the paper, measured: how layers grow with a sentence
 	$(BIN)/python benchmarks/layers.py $(ARGS)
+
+bench-numbers: $(VENV)/.built ## six scores, two position schemes and an LSTM learn the numbers
+	$(BIN)/python -m benchmarks.numbers_comparison --train all $(ARGS)
 
 clean: ## remove .venv, the unpacked release and all caches
 	rm -rf $(VENV) .upstream build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
