@@ -27,23 +27,31 @@ class Measure:
 
 
 def time_layers(
-    kinds: Iterable[str], width: int, length: int, rounds: int, shortest: float = SHORTEST_TURN
+    kinds: Iterable[str], width: int, lengths: Iterable[int], rounds: int
 ) -> list[Measure]:
-    """Let all kinds take turns; the median of each one's rounds."""
+    """Let all kinds take turns at all lengths; the median of each one's rounds."""
     torch.set_num_threads(THREADS)
-    passes = {kind: one_pass(build(kind, width), length, width) for kind in kinds}
-    repeats = {kind: _repeats(go, shortest) for kind, go in passes.items()}
-    turns: dict[str, list[float]] = {kind: [] for kind in passes}
+    layers = {kind: build(kind, width) for kind in kinds}
+    passes = {
+        (kind, length): one_pass(layer, length, width)
+        for length in lengths
+        for kind, layer in layers.items()
+    }
+    repeats = {cell: _repeats(go) for cell, go in passes.items()}
+    turns: dict[tuple[str, int], list[float]] = {cell: [] for cell in passes}
     for _ in range(rounds):
-        for kind, go in passes.items():
-            turns[kind].append(_seconds(go, repeats[kind]))
-    return [Measure(kind, width, length, statistics.median(turns[kind])) for kind in passes]
+        for cell, go in passes.items():
+            turns[cell].append(_seconds(go, repeats[cell]))
+    return [
+        Measure(kind, width, length, statistics.median(found))
+        for (kind, length), found in turns.items()
+    ]
 
 
-def _repeats(go: Callable[[], None], shortest: float) -> int:
+def _repeats(go: Callable[[], None]) -> int:
     """How often a pass fills a turn; the first pass, which warms up, does not count."""
     go()
-    return max(1, round(shortest / max(_seconds(go, 1), 1e-6)))
+    return max(1, round(SHORTEST_TURN / max(_seconds(go, 1), 1e-6)))
 
 
 def _seconds(go: Callable[[], None], times: int) -> float:
@@ -59,7 +67,7 @@ def measure_memory(
 ) -> list[Measure]:
     """The most bytes that each layer adds at once; the median of rounds, each in a process."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # libraries are loaded once, and shared
+    context.set_forkserver_preload(["__main__", __name__])  # libraries are loaded once, and shared
     wanted = [(kind, width, length) for kind in kinds for length in lengths]
     found = []
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as processes:

@@ -45,8 +45,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--lengths", nargs="+", type=int, default=LENGTHS, help="of sentences, at least 3, rising")
-    add("--widths", nargs="+", type=int, default=[64, 128, 256, 512])
-    add("--memory-widths", nargs="*", type=int, default=[64, 256])
+    add("--widths", nargs="+", type=int, default=[128, 256, 512])
+    add("--memory-widths", nargs="*", type=int, default=[256])
     add("--counted", nargs="+", type=int, default=COUNTED, help="lengths to count chains at")
     add("--rounds", type=int, default=5)
     add("--quick", action="store_true", help="a few short sentences; writes nothing")
@@ -82,11 +82,10 @@ def find(options: argparse.Namespace, command: str) -> Findings:
 
 def measure_times(options: argparse.Namespace) -> list[Measure]:
     """Time all kinds at every width and length."""
-    cells = [(width, length) for width in options.widths for length in options.lengths]
     return [
         one
-        for width, length in tqdm(cells, desc="time")
-        for one in time_layers(KINDS, width, length, options.rounds)
+        for width in tqdm(options.widths, desc="time")
+        for one in time_layers(KINDS, width, options.lengths, options.rounds)
     ]
 
 

@@ -18,7 +18,8 @@ MILLI, MEBIBYTE = 1e-3, 2**20
 EXPLANATION = """\
 - A layer of each kind maps a sentence of n words, d wide, to as many of the same width: forward,
   and the gradients of the input and of all weights back. One sentence, float32, one thread, CPU
-  time; all kinds take turns, and the median of {rounds} turns counts, of at least 20 ms each.
+  time; all kinds take turns at all lengths, and the median of {rounds} turns counts, of at least
+  20 ms each.
 - Self-attention is this package's own layer with its four projections, in heads of 64; *eager*
   keeps all n² weights, the other goes through torch's fused kernel (up to 256 words through
   packed products). *Restricted* has `attention_window={window}`, so many words to either side.
@@ -26,6 +27,7 @@ EXPLANATION = """\
   k = {kernel}.
 - The paper counts the comparisons, n² d, and not the projections, 4 n d²: the square shows where n
   is much larger than d. Bars are those of the smallest d; the other widths show what is usual.
+  Much narrower layers would measure what a call costs in Python.
 - Exponents are slopes of lines through the logarithms at the {large} largest n.
 - Memory: the most that a pass adds to a fresh process; the median of {rounds} of them."""
 
