@@ -5,14 +5,16 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 	$$python -c "" 2>/dev/null && echo $$python && break; done)
 CONSTRAINTS ?= constraints.txt
 VENV ?= .venv
+EXTRA ?= dev
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 ARGS ?=
 RECIPE ?= numbers
 
 .DEFAULT_GOAL := help
-.PHONY: help translate test test-slow test-upstream lint format docs tokenizer train card embed \
-	bench bench-decoding bench-tokenization bench-end-to-end bench-layers bench-numbers clean
+.PHONY: help translate demo demo-pictures test test-slow test-demo test-upstream lint format docs \
+	tokenizer train card embed bench bench-decoding bench-tokenization bench-end-to-end \
+	bench-layers bench-numbers clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \
@@ -26,6 +28,26 @@ translate: ## English to German, offline: make translate TEXT="Where is the trai
 		echo 'TEXT is needed: make translate TEXT="Where is the train station?"' >&2; exit 1; }
 	@$(MAKE) --silent --no-print-directory $(VENV)/.built >&2
 	@printf '%s\n' "$$SENTENCE" | TQDM_DISABLE=1 $(BIN)/vanilla-transformer translate $(ARGS)
+
+# gradio wants older versions of two packages than constraints.txt names: it gets a .venv of its own.
+DEMO_CONSTRAINTS ?= space/constraints.txt
+DEMO_VENV ?= .venv-demo
+IN_DEMO = $(MAKE) --no-print-directory VENV=$(DEMO_VENV) CONSTRAINTS=$(DEMO_CONSTRAINTS)
+demo: ## the Space on this machine; arguments: make demo ARGS="--model FOLDER"
+	@$(IN_DEMO) EXTRA=demo $(DEMO_VENV)/.built
+	$(DEMO_VENV)/bin/python space/app.py $(ARGS)
+
+# Both take SPACE_MODEL=FOLDER for another model.
+test-demo: $(DEMO_VENV)-tests ## the Space in headless Chromium
+	$(DEMO_VENV)-tests/bin/python -m pytest -m slow -rs tests/test_space_in_browser.py $(ARGS)
+
+demo-pictures: export SPACE_PICTURES := docs/figures
+demo-pictures: $(DEMO_VENV)-tests ## docs/figures/space-*.jpg, as a desktop and a phone show the Space
+	$(DEMO_VENV)-tests/bin/python -m pytest -m slow -rs tests/test_space_in_browser.py -k picture
+
+.PHONY: $(DEMO_VENV)-tests
+$(DEMO_VENV)-tests:
+	@$(IN_DEMO) EXTRA=dev,demo,browser VENV=$@ $@/.built
 
 test: $(VENV)/.built ## the test suite, on all cores; arguments: make test ARGS="-k attention"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
@@ -93,7 +115,7 @@ bench-numbers: $(VENV)/.built ## six scores, two position schemes and an LSTM le
 	$(BIN)/python -m benchmarks.numbers_comparison --train all $(ARGS)
 
 clean: ## remove .venv, the unpacked release and all caches
-	rm -rf $(VENV) .upstream build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO_VENV) $(DEMO_VENV)-tests .upstream build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # torch goes first and alone: every other package then accepts the build it finds.
 $(VENV)/.built: pyproject.toml $(CONSTRAINTS)
@@ -102,5 +124,5 @@ $(VENV)/.built: pyproject.toml $(CONSTRAINTS)
 			"Name another one: make test PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install "$$(sed -n 's/^torch *==/torch==/p' $(CONSTRAINTS) | grep . || echo torch)"
-	$(PIP) install --editable '.[dev]' --constraint $(CONSTRAINTS)
+	$(PIP) install --editable '.[$(EXTRA)]' --constraint $(CONSTRAINTS)
 	@touch $@

@@ -1,0 +1,31 @@
+"use strict";
+
+// Typing: what is typed goes off after a pause; a pause that is broken never ends.
+const PAUSE = 200; // milliseconds
+let pause;
+let choice = null; // what the visitor has chosen in the maps
+function afterPause(text) {
+  return new Promise((go) => {
+    clearTimeout(pause);
+    pause = setTimeout(() => go([text, choice]), PAUSE);
+  });
+}
+
+// Pointing: all words read off the same source word are marked; a finger marks until the next tap.
+function mark(event) {
+  const word = event.target.closest?.("#translation [data-word]");
+  for (const one of document.querySelectorAll("#translation .on")) one.classList.remove("on");
+  if (!word) return;
+  const same = `#translation [data-word="${word.dataset.word}"]`;
+  for (const one of document.querySelectorAll(same)) one.classList.add("on");
+}
+document.addEventListener("pointerover", mark);
+document.addEventListener("pointerdown", mark);
+
+// Maps: their frame grows with them, and the next maps begin with what was chosen in these.
+addEventListener("message", (event) => {
+  const frame = document.querySelector("#maps iframe");
+  if (!frame || event.source !== frame.contentWindow) return;
+  document.documentElement.style.setProperty("--maps", `${event.data.height}px`);
+  choice = event.data.choice;
+});
