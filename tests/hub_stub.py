@@ -36,6 +36,7 @@ class Repository:
     commits: list = field(default_factory=list)  # message, and all files as they are then
     objects: dict = field(default_factory=dict)  # large files by their sha256
     parts: dict = field(default_factory=dict)
+    kind: str = "model"
 
     @property
     def files(self):
@@ -103,8 +104,9 @@ class Hub:
                     return fault
         return None
 
-    def repository(self, name):
-        if name not in self.repositories:
+    def repository(self, name, kind=None):
+        known = self.repositories.get(name)
+        if known is None or kind not in (None, known.kind):
             raise RefusalError(404, "Repository not found", **{"X-Error-Code": "RepoNotFound"})
         return self.repositories[name]
 
@@ -216,8 +218,12 @@ def create(hub, request):
     told = {"url": f"{hub.url}/{name}", "name": name}
     if name in hub.repositories:
         return 409, {**told, "error": "You already created this model repo"}, {}
+    kind = asked.get("type") or "model"
+    if kind == "space" and asked.get("sdk") != "gradio":
+        raise RefusalError(400, "A Space must say its sdk")
     first = ("initial commit", {".gitattributes": b"*.safetensors filter=lfs\n"})
-    hub.repositories[name] = Repository(asked.get("visibility") == "private", [first])
+    is_private = asked.get("visibility") == "private"
+    hub.repositories[name] = Repository(is_private, [first], kind=kind)
     return told
 
 
@@ -226,9 +232,9 @@ def validate(hub, request):
     return {"errors": [], "warnings": []}
 
 
-@route("GET", "/api/models/([^/]+/[^/]+)(?:/revision/[^/]+)?")
-def info(hub, request, name):
-    repository = hub.repository(name)
+@route("GET", "/api/(model|space)s/([^/]+/[^/]+)(?:/revision/[^/]+)?")
+def info(hub, request, kind, name):
+    repository = hub.repository(name, kind)
     if repository.private:
         request.role()
     siblings = [{"rfilename": file} for file in repository.files]
@@ -236,10 +242,10 @@ def info(hub, request, name):
     return {**told, "siblings": siblings, "tags": []}
 
 
-@route("POST", "/api/models/([^/]+/[^/]+)/preupload/main")
-def preupload(hub, request, name):
+@route("POST", "/api/(model|space)s/([^/]+/[^/]+)/preupload/main")
+def preupload(hub, request, kind, name):
     request.must_write(name)
-    there = hub.repository(name).files
+    there = hub.repository(name, kind).files
     return {
         "files": [
             {
@@ -253,7 +259,7 @@ def preupload(hub, request, name):
     }
 
 
-@route("POST", "/([^/]+/[^/]+).git/info/lfs/objects/batch")
+@route("POST", "/(?:spaces/)?([^/]+/[^/]+).git/info/lfs/objects/batch")
 def batch(hub, request, name):
     request.must_write(name)
     repository = hub.repository(name)
@@ -312,10 +318,10 @@ def verify(hub, request, name):
     return {}
 
 
-@route("POST", "/api/models/([^/]+/[^/]+)/commit/main")
-def commit(hub, request, name):
+@route("POST", "/api/(model|space)s/([^/]+/[^/]+)/commit/main")
+def commit(hub, request, kind, name):
     request.must_write(name)
-    repository = hub.repository(name)
+    repository = hub.repository(name, kind)
     lines = [json.loads(line) for line in request.body.splitlines()]
     header, files = lines[0]["value"], dict(repository.files)
     if header.get("parentCommit", repository.head) != repository.head:
@@ -331,7 +337,8 @@ def commit(hub, request, name):
         else:
             del files[value["path"]]
     repository.commits.append((header["summary"], files))
-    return {"commitUrl": f"{hub.url}/{name}/commit/{repository.head}", "commitOid": repository.head}
+    place = f"{hub.url}/spaces/{name}" if kind == "space" else f"{hub.url}/{name}"
+    return {"commitUrl": f"{place}/commit/{repository.head}", "commitOid": repository.head}
 
 
 @route("GET", "/([^/]+/[^/]+)/resolve/[^/]+/(.+)")

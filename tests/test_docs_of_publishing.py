@@ -13,7 +13,15 @@ PAGE = (DOCS / "publish.md").read_text("utf-8")
 EXPLANATIONS = PAGE.partition("## What an error means")[2]
 MODULES = (
     *("publish", "publishable_folder", "publishing_checks", "folder_verification", "hub_upload"),
-    *("hub_errors", "model_card", "card_facts", "run_facts", "translators", "saved_folder"),
+    *(
+        "publishable_space",
+        "hub_errors",
+        "model_card",
+        "card_facts",
+        "run_facts",
+        "translators",
+        "saved_folder",
+    ),
 )
 IS_REFUSAL = re.compile(r"\b(must|needs|wants|is for|is no)\b.*\.$")
 END_OF_THE_RULE = re.compile(r"[,:]? got|[,:;] |\.$")

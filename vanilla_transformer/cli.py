@@ -170,7 +170,7 @@ def evaluate(  # noqa: PLR0913 - a parameter an option
 
 
 @app.command()
-def publish(
+def publish(  # noqa: PLR0913 - a parameter an option
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Its folder, which is only read.")],
     to: Annotated[
         str | None, typer.Option(help="Repository, made if need be: user/name, or a name of yours.")
@@ -196,13 +196,18 @@ def publish(
         typer.Option(help="Name or pattern of files in MODEL to leave out; may be repeated."),
     ] = None,
     message: Annotated[str, typer.Option(help="Of the commit.")] = "Publish by vanilla-transformer",
+    space: Annotated[
+        bool,
+        typer.Option("--space", help="MODEL is a Space, space/ of a clone; the package goes too."),
+    ] = False,
 ) -> None:
-    """Bring a model to the Hub: a folder that needs nobody, verified, in one commit."""
+    """Bring a model, or the demo, to the Hub: a folder that needs nobody, in one commit."""
     with refusals():
         from .publish import Options
         from .publish import publish as publish_model
 
-        options = Options(model, to, private, dry_run, folder, card, exclude or (), message)
+        kind: Literal["model", "space"] = "space" if space else "model"
+        options = Options(model, to, private, dry_run, folder, card, exclude or (), message, kind)
         publish_model(options, typer.echo, tell)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from huggingface_hub import (
     CommitInfo,
@@ -30,6 +30,7 @@ WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.ckp
 ATTEMPTS = 6
 LONGEST_WAIT = 600  # seconds; the Hub counts requests in windows of five minutes
 
+Kind = Literal["model", "space"]
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Destination:
 
     repository: str
     private: bool
+    kind: Kind = "model"
 
 
 def check_name(repository: str) -> None:
@@ -53,7 +55,7 @@ def check_name(repository: str) -> None:
         ) from error
 
 
-def find_destination(repository: str, *, private: bool) -> Destination:
+def find_destination(repository: str, *, private: bool, kind: Kind = "model") -> Destination:
     """Ask who publishes, before long work; a name alone becomes one of this user's."""
     check_name(repository)
     if get_token() is None:
@@ -66,30 +68,38 @@ def find_destination(repository: str, *, private: bool) -> Destination:
             "access at https://huggingface.co/settings/tokens and run `hf auth login`."
         )
     full_name = repository if "/" in repository else f"{user['name']}/{repository}"
-    return Destination(full_name, private)
+    return Destination(full_name, private, kind)
 
 
 def upload(folder: Path, destination: Destination, message: str) -> str:
     """Make the repository, if need be, and one commit in it; returns the commit's address."""
-    repository, private = destination.repository, destination.private
-    persist(
-        lambda: _api().create_repo(repository, private=private or None, exist_ok=True), repository
-    )
+    repository = destination.repository
+    persist(lambda: _create(destination), repository)
     commit = persist(lambda: _commit(folder, destination, message), repository)
     return str(commit.commit_url)
 
 
+def _create(destination: Destination) -> None:
+    _api().create_repo(
+        destination.repository,
+        private=destination.private or None,
+        repo_type=destination.kind,
+        space_sdk="gradio" if destination.kind == "space" else None,
+        exist_ok=True,
+    )
+
+
 def _commit(folder: Path, destination: Destination, message: str) -> CommitInfo:
     """One commit that makes the repository what the folder is; other files there stay."""
-    api, repository = _api(), destination.repository
-    before = api.model_info(repository)
+    api, repository, kind = _api(), destination.repository, destination.kind
+    before = api.space_info(repository) if kind == "space" else api.model_info(repository)
     if destination.private and not before.private:
         raise UploadError(
             f"--private wants a private repository, got {repository}, which is there and public: "
             "make it private in its settings on the Hub, or leave --private out."
         )
     there = {sibling.rfilename for sibling in before.siblings or []}
-    files = {file.name: file for file in sorted(folder.iterdir())}
+    files = files_of(folder)
     stale = [name for name in sorted(there - files.keys()) if is_weights(name)]
     if stale:
         logger.warning("removing earlier weights from %s: %s", repository, ", ".join(stale))
@@ -99,9 +109,16 @@ def _commit(folder: Path, destination: Destination, message: str) -> CommitInfo:
             *(CommitOperationDelete(name) for name in stale),
             *(CommitOperationAdd(name, file) for name, file in files.items()),
         ],
+        repo_type=kind,
         commit_message=message,
         parent_commit=before.sha,
     )
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    """Every file by its name in the repository, which has the folders of its own in it."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return {file.relative_to(folder).as_posix(): file for file in files}
 
 
 def is_weights(name: str) -> bool:

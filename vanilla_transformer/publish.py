@@ -1,4 +1,4 @@
-"""Publishes a model: a folder that needs nobody, proof that it does, and one commit on the Hub."""
+"""Publishes a model or a Space: a folder that needs nobody, checked, and one commit on the Hub."""
 
 import shutil
 import tempfile
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .folder_verification import verify_folder
-from .hub_upload import check_name, find_destination, upload
-from .publishable_folder import describe_files, make_folder
+from .hub_upload import Kind, check_name, files_of, find_destination, upload
+from .publishable_folder import make_folder
+from .publishable_space import make_space
 
 RUN_MODEL = "model"  # what every training run calls its result
 
@@ -28,6 +29,7 @@ class Options:
     card: Path | None = None
     exclude: Sequence[str] = ()
     message: str = "Publish by vanilla-transformer"
+    kind: Kind = "model"
 
     def __post_init__(self) -> None:
         if self.to is None and not self.dry_run:
@@ -39,6 +41,10 @@ class Options:
             check_name(self.to)
         if self.card is not None and not self.card.is_file():
             raise ValueError(f"--card must be a file, got {self.card}.")
+        if self.card is not None and self.kind == "space":
+            raise ValueError(
+                f"--card is for models, got {self.card}: a Space brings its README.md."
+            )
         if self.folder is not None:
             self._check_folder(self.folder.resolve())
 
@@ -60,27 +66,53 @@ def publish(options: Options, say: Say, tell: Say) -> None:
     destination = None
     if options.to and not options.dry_run:
         tell("asking the Hub who you are")
-        destination = find_destination(options.to, private=options.private)
+        destination = find_destination(options.to, private=options.private, kind=options.kind)
     name = destination.repository if destination else options.name
     with folder_for(options) as folder:
         tell(f"making {folder}")
-        publication = make_folder(
-            options.model, folder, name=name, card=options.card, exclude=options.exclude
-        )
-        for remark in publication.remarks:
-            tell(remark)
-        tell("reading it in a process without vanilla-transformer")
-        verify_folder(folder, publication.model, publication.tokenizer)
+        left_out = FILL[options.kind](options, folder, name, tell)
         if destination is None:
             say(f"repository  {describe_place(options)}")
             say(f"folder      {folder}")
-            for line in describe_files(publication):
+            for line in describe_files(folder):
                 say(line)
-            for left_out in publication.left_out:
-                say(f"left out    {left_out}")
+            for file_name in left_out:
+                say(f"left out    {file_name}")
         else:
             tell(f"uploading to {destination.repository}")
             say(upload(folder, destination, options.message))
+
+
+def fill_with_model(options: Options, folder: Path, name: str, tell: Say) -> list[str]:
+    """Put a model into a folder and verify it; returns what is left out."""
+    publication = make_folder(
+        options.model, folder, name=name, card=options.card, exclude=options.exclude
+    )
+    for remark in publication.remarks:
+        tell(remark)
+    tell("reading it in a process without vanilla-transformer")
+    verify_folder(folder, publication.model, publication.tokenizer)
+    return publication.left_out
+
+
+def fill_with_space(options: Options, folder: Path, name: str, tell: Say) -> list[str]:
+    """Put a Space into a folder; returns what is left out."""
+    return make_space(options.model, folder, exclude=options.exclude)
+
+
+FILL: dict[Kind, Callable[[Options, Path, str, Say], list[str]]] = {
+    "model": fill_with_model,
+    "space": fill_with_space,
+}
+
+
+def describe_files(folder: Path) -> Iterator[str]:
+    """A line a file: its size in bytes, and its name."""
+    sizes = {name: file.stat().st_size for name, file in files_of(folder).items()}
+    width = len(f"{sum(sizes.values()):,}")
+    for name, size in sizes.items():
+        yield f"{size:>{width},}  {name}"
+    yield f"{sum(sizes.values()):>{width},}  in {len(sizes)} files"
 
 
 def describe_place(options: Options) -> str:

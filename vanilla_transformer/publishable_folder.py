@@ -1,7 +1,7 @@
 """Makes of a model folder another one that holds all a stranger needs; the first is only read."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -142,12 +142,3 @@ def attempt(act: Callable[[], Any], problems: Problems) -> Any:
     except (ValueError, OSError) as error:
         problems.append(str(error))
         return None
-
-
-def describe_files(publication: Publication) -> Iterator[str]:
-    """A line a file: its size in bytes, and its name."""
-    sizes = {name: file.stat().st_size for name, file in publication.files.items()}
-    width = len(f"{sum(sizes.values()):,}")
-    for name, size in sizes.items():
-        yield f"{size:>{width},}  {name}"
-    yield f"{sum(sizes.values()):>{width},}  in {len(sizes)} files"
