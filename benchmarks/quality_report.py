@@ -26,8 +26,7 @@ EXPLANATION = """\
   checkpoints, with the recipe's beams and length penalty. No test set took part in any choice.
 - BLEU of each seed, in the order of the seeds, and their mean; chrF: the mean. Both by sacrebleu.
 - The aims of multi30k-tiny are the published figures of Transformer-Tiny (Wu et al., 2021, text
-  only), en-de and en-fr; those of multi30k-small are our own. multi30k-tiny-raw is the same recipe
-  on the text as it was written, scored with sacrebleu's own tokenizer; nobody published that.
+  only), en-de and en-fr; those of multi30k-small are our own.
 - Numbers written out in words: *exact* is the share of unseen numbers that are right to the letter.
 - Time: of the training steps, without evaluations and the work at both ends."""
 
