@@ -72,10 +72,10 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(maps):
 @pytest.mark.parametrize(
     ("choice", "start"),
     [
-        ({}, {"view": "matrix", "kind": "cross", "layer": 1, "head": 0}),
+        ({}, {"view": "matrix", "kind": "cross", "layer": 2, "head": 0}),
         ({"view": "links", "kind": "encoder"},
-         {"view": "lines", "kind": "encoder", "layer": 1, "head": 0}),
-        ({"layer": 2, "head": 3}, {"view": "matrix", "kind": "cross", "layer": 2, "head": 3}),
+         {"view": "lines", "kind": "encoder", "layer": 2, "head": 0}),
+        ({"layer": 1, "head": 3}, {"view": "matrix", "kind": "cross", "layer": 1, "head": 3}),
     ],
 )  # fmt: skip
 def test_it_begins_as_it_is_told(choice, start, maps):

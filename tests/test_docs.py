@@ -21,6 +21,7 @@ FILES = {"yaml": "my-recipe.yaml", "tsv": "my-pairs.tsv"}
 NAMED = re.compile(r"# (\S+\.yaml)\n")
 SMALLER = {"max_steps=400": "max_steps=2", "range(1, 1_000)": "range(1, 60)"}  # of Python
 FIGURE = re.compile(r"!\[[^\]]+\]\((figures/[\w-]+\.png)\)")
+PICTURE = re.compile(r'src="(docs/figures/[^"]+)"')
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 
 
@@ -149,9 +150,12 @@ def test_a_name_that_moved_or_is_ambiguous_is_seen():
 
 def test_every_figure_is_shown_and_small():
     shown = {DOCS / name for page in PAGES for name in FIGURE.findall(page.read_text("utf-8"))}
+    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    of_readme = {REPOSITORY / name for name in PICTURE.findall(readme)}
 
-    assert shown == {*(DOCS / "figures").glob("*")}
+    assert shown | of_readme == {*(DOCS / "figures").glob("*")}
     assert all(figure.stat().st_size < 60_000 for figure in shown)
+    assert all(picture.stat().st_size < 150_000 for picture in of_readme)
 
 
 def test_every_page_is_reachable_from_the_readme():

@@ -81,7 +81,7 @@ def test_helpers_that_are_killed_are_done_without(keep, eager, monkeypatch):
 
     def kill(self, *chunk):
         for helper in multiprocessing.active_children():
-            os.kill(helper.pid, signal.SIGTERM)
+            helper.terminate()
         return take_back(self, *chunk)
 
     monkeypatch.setattr(Tokenizing, "_take_back", kill)
@@ -119,11 +119,12 @@ def count_letters(texts, verbose):
     return {"input_ids": [[len(text)] for text in texts]}
 """
 ENDLESS = """
-import itertools, multiprocessing, time
+import itertools, multiprocessing, signal, time
 from letters import count_letters
 from training import tokenizing
 from vanilla_transformer.parallel_text import Row
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever nohup made of it
 tokenizing.ROWS_ALONE = 0
 chunks = ([Row(1, ("a", "b"))] for _ in itertools.count())
 with tokenizing.Tokenizing(count_letters, with_words=False, helpers=2) as helped:
