@@ -58,9 +58,20 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = build_parser()
     options = parse_quickly(parser, QUICK, arguments)
-    if len(options.lengths) < 3 or options.lengths != sorted(options.lengths):
-        parser.error(f"--lengths must be at least 3, in rising order, got {options.lengths}")
+    lengths = options.lengths
+    if len(lengths) < 3 or lengths != sorted(set(lengths)):
+        parser.error(f"--lengths must be at least 3, in rising order, got {lengths}")
+    if options.memory_widths and len(lengths_for_memory(lengths)) < 3:
+        parser.error(
+            f"memory needs at least 3 --lengths from {SHORTEST_FOR_MEMORY} on, got {lengths}: "
+            "add longer ones, or leave memory out by --memory-widths without a width"
+        )
     return options
+
+
+def lengths_for_memory(lengths: list[int]) -> list[int]:
+    """Those of which memory can be told."""
+    return [length for length in lengths if length >= SHORTEST_FOR_MEMORY]
 
 
 def find(options: argparse.Namespace, command: str) -> Findings:
@@ -91,7 +102,7 @@ def measure_times(options: argparse.Namespace) -> list[Measure]:
 
 def measure_peaks(options: argparse.Namespace) -> list[Measure]:
     """Measure the memory of all kinds at the longer lengths."""
-    lengths = [length for length in options.lengths if length >= SHORTEST_FOR_MEMORY]
+    lengths = lengths_for_memory(options.lengths)
     return [
         one
         for width in tqdm(options.memory_widths, desc="memory")

@@ -118,7 +118,16 @@ def test_a_run_tells_of_every_layer_and_draws_them(capsys, tmp_path):
     assert (tmp_path / "layers.png").stat().st_size > 10_000
 
 
-def test_too_few_lengths_are_refused(capsys):
+@pytest.mark.parametrize("lengths", [["16", "32"], ["16", "16", "32"], ["32", "16", "64"]])
+def test_too_few_lengths_are_refused(lengths, capsys):
     with pytest.raises(SystemExit):
-        main(["--lengths", "16", "32"])
-    assert "--lengths must be at least 3" in capsys.readouterr().err
+        main(["--lengths", *lengths])
+    assert "--lengths must be at least 3, in rising order" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lengths", [["16", "32", "64"], ["256", "512", "1024"]])
+def test_lengths_too_short_for_memory_are_refused_before_anything_is_measured(lengths, capsys):
+    with pytest.raises(SystemExit):
+        main(["--lengths", *lengths])
+    assert "at least 3 --lengths from 512 on" in capsys.readouterr().err
+    assert parse_options(["--lengths", *lengths, "--memory-widths"]).memory_widths == []
