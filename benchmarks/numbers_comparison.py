@@ -121,6 +121,8 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     add("--set", nargs="+", default=[], dest="changes", help="section.key=value, for everybody")
     add("--output", type=Path, default=FOLDER, help="folder of RESULTS.md")
     options = parser.parse_args(arguments)
+    if (options.changes or options.recipe != RECIPE) and options.output == FOLDER:
+        parser.error("--set and --recipe are for trials: give their records another --output")
     if "all" in options.train:
         recorded = read_records(options.output / RECORDS)
         options.train = [name for name in NAMES if name not in recorded]

@@ -21,7 +21,7 @@ TRANSFORMERS = {
     for positions in POSITION_ENCODINGS
     for score in SCORES
 }
-LINES = dict(zip(POSITION_ENCODINGS, ("-", "--"), strict=True))
+LINES = dict(zip(POSITION_ENCODINGS, ("-", "--", ":"), strict=False))  # the LSTM's is another
 
 EXPLANATION = """\
 - Every model learns from the same batches of the same pairs, in as many steps, with the same

@@ -149,6 +149,15 @@ def test_runs_are_recorded_one_by_one_and_all_means_the_rest(tmp_path):
     assert rest == NAMES[1:-1]
 
 
+@pytest.mark.parametrize(
+    "trial", [["--set", "optimization.max_steps=4"], ["--recipe", "other.yaml"]]
+)
+def test_a_trial_is_not_recorded_among_the_results(trial, capsys):
+    with pytest.raises(SystemExit):
+        parse_options(["--train", LSTM, *trial])
+    assert "another --output" in capsys.readouterr().err
+
+
 def test_the_lstm_trains_on_a_recipe_and_is_put_beside_a_transformer(small_training, tmp_path):
     changes = ["optimization.max_steps=4", "evaluation.every_steps=2", "log.every_steps=1"]
     changes += ["corpus.tests={numbers: [" + str(small_training / "test.tsv") + "]}"]
