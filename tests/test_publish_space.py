@@ -89,6 +89,14 @@ def test_a_dry_run_names_every_file_and_needs_no_network(package, space, at_hub,
     assert {"app.py", f"vanilla_transformer/embedded/{DEFAULT_MODEL}/config.json"} <= listed
 
 
+def test_where_a_space_lies_does_not_matter(package, tmp_path):
+    space = shutil.copytree(SPACE, tmp_path / "__pycache__" / "space")
+    result = publish(space, "--dry-run", "--folder", tmp_path / "dry")
+
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "dry" / "app.py").is_file()
+
+
 def test_what_must_not_be_published_is_refused(package, space, at_hub):
     (space / "words.pkl").write_bytes(b"x")
     (space / "notes.txt").write_text("in /home/me/x")

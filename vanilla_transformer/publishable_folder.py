@@ -11,6 +11,7 @@ import yaml
 
 from .card_facts import read_facts
 from .configuration_rules import refuse
+from .hub_upload import files_of
 from .model_card import CardSubject, complaints_about_card, make_card
 from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from .pipeline_translation import TranslationPipeline
@@ -33,11 +34,6 @@ class Publication:
     left_out: list[str] = field(default_factory=list)  # of what lies in the source
     remarks: list[str] = field(default_factory=list)
 
-    @property
-    def files(self) -> dict[str, Path]:
-        """Every file by its name in the repository."""
-        return {file.name: file for file in sorted(self.folder.iterdir())}
-
 
 def make_folder(
     source: Path, folder: Path, *, name: str, card: Path | None, exclude: Sequence[str]
@@ -59,7 +55,7 @@ def make_folder(
     publication = Publication(folder, model, tokenizer, left_out)
     if not problems:  # only then does a model translate, as a card wants it
         attempt(lambda: write_card(source, publication, name, card), problems)
-    written = {name: file for name, file in publication.files.items() if name not in taken}
+    written = {name: file for name, file in files_of(folder).items() if name not in taken}
     refuse([*problems, *refusals_of(written)])
     return publication
 

@@ -59,9 +59,10 @@ def choose_files(source: Path, exclude: Sequence[str]) -> tuple[dict[str, Path],
     """The files to take by their names in the folder, and the names of those to leave."""
     taken, left_out = {}, []
     for name, file in files_of(source).items():
-        is_hidden = any(part.startswith(".") for part in Path(name).parts)
+        parts = Path(name).parts
+        is_hidden = any(part.startswith(".") for part in parts)
         if is_hidden or any(fnmatch(name, pattern) for pattern in exclude):
             left_out.append(name)
-        elif CACHE not in file.parts:
+        elif CACHE not in parts:
             taken[name] = file
     return taken, left_out
