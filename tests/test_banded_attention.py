@@ -179,8 +179,13 @@ def test_a_narrow_window_over_a_long_sentence_goes_block_by_block(circumstances)
     ids=["no window", "wide", "short", "pairs", "flex", "attentions", "location"],
 )
 def test_elsewhere_there_is_a_mask_over_all_pairs(circumstances):
-    with torch.compiler.set_stance("force_eager"):
-        assert band_of(**circumstances) is None
+    assert band_of(**circumstances) is None
+
+
+@pytest.mark.parametrize("recorder", ["torch.compiler.is_compiling", "torch.jit.is_tracing"])
+def test_a_graph_that_is_being_recorded_has_a_mask_for_every_length(recorder, monkeypatch):
+    monkeypatch.setattr(recorder, lambda: True)
+    assert band_of() is None
 
 
 def test_the_mask_of_blocks_grows_with_the_length_alone():

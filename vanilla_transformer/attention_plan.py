@@ -92,8 +92,7 @@ def plan_decoder(
             )
     length, window = template.shape[1], config.attention_window
     key_len = length if source is None else max(length, source.shape[1])
-    packs = may_pack and past_key_values is None
-    packs = packs and _packs(config, length * key_len, kwargs)
+    packs = may_pack and past_key_values is None and _packs(config, length * key_len, kwargs)
     sides = (attention_mask, template), (source_attention_mask, source)
     if packs and (layouts := packed_layouts(*sides)):
         layout, source_layout = layouts
