@@ -6,6 +6,15 @@ from typing import Any
 from benchmarks.machine import cores
 
 
+def new_parser(program: str, explanation: str | None) -> argparse.ArgumentParser:
+    """A command line that explains itself by the text at the head of its file."""
+    return argparse.ArgumentParser(
+        prog=program,
+        description=explanation,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
 def parse_quickly(
     parser: argparse.ArgumentParser, quick: dict[str, Any], arguments: list[str]
 ) -> argparse.Namespace:

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import torch
 from tqdm import tqdm
 
-from benchmarks.command_line import parse_quickly, refuse_impossible
+from benchmarks.command_line import new_parser, parse_quickly, refuse_impossible
 from benchmarks.comparison import DTYPES, enough_after
 from benchmarks.contestants import SIZES
 from benchmarks.decoding_chart import draw_chart
@@ -96,11 +96,7 @@ def measure_peaks(threads: int) -> dict[str, float]:
 
 def build_parser() -> argparse.ArgumentParser:
     """Describe the options; `--quick` changes defaults only."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks/decoding.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("benchmarks/decoding.py", __doc__)
     add = parser.add_argument
     add("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))

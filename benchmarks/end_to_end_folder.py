@@ -17,8 +17,7 @@ from transformers import AutoTokenizer
 from benchmarks.end_to_end_task import LANGUAGES, Prepared, Task, packed_texts
 from benchmarks.script_process import answering
 from tokenizer.train import Options, make_bundle
-from training.batching import Batches
-from training.corpus import Tokenized, prepare_training
+from training.corpus import Tokenized, batches_of, prepare_training
 from training.recipe import (
     BatchingSection,
     CorpusSection,
@@ -75,18 +74,6 @@ def recipe_for(folder: Path, task: Task, precision: str) -> Recipe:
             precision=PRECISIONS[precision],  # type: ignore[arg-type]  # a table of its choices
         ),
         seed=task.seed,
-    )
-
-
-def batches_of(corpus: Tokenized, recipe: Recipe) -> Batches:
-    """Cut the pairs into batches, as the recipe says."""
-    return Batches(
-        corpus.source_lengths,
-        corpus.target_lengths,
-        corpus.weights,
-        source_tokens=recipe.batching.source_tokens,
-        target_tokens=recipe.batching.target_tokens,
-        seed=recipe.seed,
     )
 
 

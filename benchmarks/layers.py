@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.command_line import parse_quickly
+from benchmarks.command_line import new_parser, parse_quickly
 from benchmarks.layer_kinds import KINDS
 from benchmarks.layer_measures import Measure, measure_memory, time_layers
 from benchmarks.layer_paths import DILATED, path_length, sequential_operations
@@ -38,11 +38,7 @@ QUICK = {
 
 def build_parser() -> argparse.ArgumentParser:
     """Describe the options; `--quick` changes defaults only."""
-    parser = argparse.ArgumentParser(
-        prog=f"benchmarks/{SCRIPT}",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser(f"benchmarks/{SCRIPT}", __doc__)
     add = parser.add_argument
     add("--lengths", nargs="+", type=int, default=LENGTHS, help="of sentences, at least 3, rising")
     add("--widths", nargs="+", type=int, default=[128, 256, 512])

@@ -167,7 +167,7 @@ def time_table(findings: Findings) -> str:
         curves = [points_of(findings.times, kind, width) for kind in KINDS]
         for row in list(zip(*curves, strict=True))[::-SHOWN][::-1]:
             spelled = [_milliseconds(value) for _, value in row]
-            rows.append([str(width), f"{row[0][0]:,}", spelled[0], *spelled[1:]])
+            rows.append([str(width), f"{row[0][0]:,}", *spelled])
     return table(["d", "n", *(f"{kind}, ms" for kind in KINDS)], rows)
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.command_line import new_parser
 from benchmarks.numbers_report import (
     LSTM,
     TRANSFORMERS,
@@ -109,11 +110,7 @@ def keep(records: Path, run: ComparedRun) -> None:
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Read the command line; `--train all` is all that is not on record."""
-    parser = argparse.ArgumentParser(
-        prog=COMMAND,
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser(COMMAND, __doc__)
     add = parser.add_argument
     add("--train", nargs="+", choices=[*NAMES, "all"], default=[], metavar="NAME", help="or all")
     add("--runs", type=Path, default=REPOSITORY / "runs" / "numbers-comparison")

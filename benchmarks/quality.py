@@ -12,6 +12,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+from benchmarks.command_line import new_parser
 from benchmarks.quality_report import RunFacts, write_report
 from benchmarks.results import publish
 from training.run_record import RunRecord, read_run
@@ -60,11 +61,7 @@ def keep(records: Path, found: list[RunFacts]) -> list[RunFacts]:
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        prog=COMMAND,
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser(COMMAND, __doc__)
     parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="a finished run's folder")
     parser.add_argument("--output", type=Path, default=FOLDER, help="folder of RESULTS.md")
     return parser.parse_args(arguments)

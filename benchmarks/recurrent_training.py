@@ -14,8 +14,8 @@ from accelerate.utils import set_seed
 from tqdm import tqdm
 
 from benchmarks.recurrent_translator import RecurrentConfig, RecurrentTranslator, width_for
-from training.batching import Batches, Place
-from training.corpus import prepare_training, read_held_out
+from training.batching import Place
+from training.corpus import batches_of, prepare_training, read_held_out
 from training.corpus_tokenizer import prepare_tokenizer
 from training.evaluation import Evaluation
 from training.learner import Learner
@@ -51,14 +51,7 @@ class RecurrentRun:
         self.recipe, self.accelerator = recipe, Accelerator(cpu=True)
         self.tokenizer = prepare_tokenizer(recipe.corpus, folder / "tokenizer")
         corpus = prepare_training(recipe.corpus, self.tokenizer, folder / "corpus")
-        batches = Batches(
-            corpus.source_lengths,
-            corpus.target_lengths,
-            corpus.weights,
-            source_tokens=recipe.batching.source_tokens,
-            target_tokens=recipe.batching.target_tokens,
-            seed=recipe.seed,
-        )
+        batches = batches_of(corpus, recipe)
         model = build_recurrent(recipe, self.tokenizer)
         optimization = replace(recipe.optimization, precision="float32")
         self.learner = Learner(model, optimization, recipe.seed, self.accelerator)

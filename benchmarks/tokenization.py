@@ -11,7 +11,7 @@ import tempfile
 from itertools import chain
 from pathlib import Path
 
-from benchmarks.command_line import parse_quickly
+from benchmarks.command_line import new_parser, parse_quickly
 from benchmarks.machine import cores, describe_machine, run_alone
 from benchmarks.results import publish, shown_command
 from benchmarks.tokenization_report import Findings, write_report
@@ -33,11 +33,7 @@ QUICK = {
 
 def build_parser() -> argparse.ArgumentParser:
     """Describe the options; `--quick` changes defaults only."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks/tokenization.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("benchmarks/tokenization.py", __doc__)
     add = parser.add_argument
     add("--pairs", type=int, help="the first so many of each corpus, instead of all")
     add("--vocabulary-size", type=int, default=16_000, help="a multiple of 8")

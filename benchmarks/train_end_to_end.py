@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from tqdm import tqdm
 
 from benchmarks.batches import Pair
-from benchmarks.command_line import parse_quickly
+from benchmarks.command_line import new_parser, parse_quickly
 from benchmarks.contestants import SIZES
 from benchmarks.decoding import measure_peaks
 from benchmarks.end_to_end_loops import LOOPS, OURS, python_of
@@ -105,11 +105,7 @@ def flops_a_target_token(folder: Path, size: str, vocab_size: int) -> float:
 
 def build_parser() -> argparse.ArgumentParser:
     """Describe the options; `--quick` changes defaults only."""
-    parser = argparse.ArgumentParser(
-        prog=f"benchmarks/{SCRIPT}",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser(f"benchmarks/{SCRIPT}", __doc__)
     add = parser.add_argument
     add("--sizes", nargs="+", choices=SIZES, default=["tiny", "small"])
     add("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))

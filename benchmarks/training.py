@@ -20,7 +20,7 @@ from tqdm import tqdm
 from benchmarks.agreement import check_agreement
 from benchmarks.batches import BATCH_KINDS, Pair, load_lengths, make_batches, real_share
 from benchmarks.chart import draw_chart
-from benchmarks.command_line import parse_quickly, refuse_impossible
+from benchmarks.command_line import new_parser, parse_quickly, refuse_impossible
 from benchmarks.comparison import DTYPES, Comparison, Setting, Trainee, enough_after, time_rounds
 from benchmarks.contestants import CONTESTANTS, OURS, REFERENCE, SIZES
 from benchmarks.machine import clock_for, cores, describe_machine, measure_gemm_peaks, run_alone
@@ -158,11 +158,7 @@ def check_sizes(plan: Plan) -> float:
 
 def build_parser() -> argparse.ArgumentParser:
     """Describe the options; `--quick` changes defaults only."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks/training.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("benchmarks/training.py", __doc__)
     add = parser.add_argument
     add("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     add("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from training.batching import Batches
 from training.bpe_dropout import WordDropout
 from training.corpus_checks import Checks
 from training.corpus_report import CorpusReport
 from training.corpus_store import TokenFile, TokenWriter
 from training.number_words import PREFIX, number_corpus
-from training.recipe import CorpusSection
+from training.recipe import CorpusSection, Recipe
 from training.tokenizing import Columns, Tokenizing
 from training.whole_files import make_once
 from vanilla_transformer import parallel_text
@@ -94,6 +95,18 @@ def prepare_training(
     return Tokenized(folder, [corpus.weight for corpus in section.train], dropout)
 
 
+def batches_of(corpus: Tokenized, recipe: Recipe) -> Batches:
+    """The training pairs in batches, as the recipe wants them."""
+    return Batches(
+        corpus.source_lengths,
+        corpus.target_lengths,
+        corpus.weights,
+        source_tokens=recipe.batching.source_tokens,
+        target_tokens=recipe.batching.target_tokens,
+        seed=recipe.seed,
+    )
+
+
 def read_held_out(section: CorpusSection, places: tuple[str, ...]) -> list[Pair]:
     """The pairs of a validation or test set."""
     corpora = find_corpora(section, places)
@@ -111,7 +124,7 @@ def read_held_out(section: CorpusSection, places: tuple[str, ...]) -> list[Pair]
 
 def open_held_out(section: CorpusSection) -> None:
     """Find every validation and test set, lest a misspelt one ends a run after hours."""
-    for places in (section.validation, *section.tests.values()):
+    for places in section.held_out:
         for corpus in find_corpora(section, places):
             next(corpus.rows(), None)
 
@@ -167,8 +180,7 @@ def _write(
     section: CorpusSection, corpora: list[Corpus], tokenizer: Any, with_words: bool, folder: Path
 ) -> None:
     """Tokenize all corpora into a folder."""
-    places = (section.validation, *section.tests.values())
-    held_out = [pair for place in places for pair in read_held_out(section, place)]
+    held_out = [pair for places in section.held_out for pair in read_held_out(section, places)]
     checks = Checks(section, held_out)
     with (
         TokenWriter(folder / TOKENS, with_words=with_words) as writer,

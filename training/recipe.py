@@ -87,6 +87,11 @@ class CorpusSection:
         if not self.max_length_ratio >= 1:
             refuse("corpus.max_length_ratio must be at least 1", self.max_length_ratio)
 
+    @property
+    def held_out(self) -> list[tuple[str, ...]]:
+        """The places of the validation set, and of every test set."""
+        return [self.validation, *self.tests.values()]
+
 
 @dataclass(frozen=True)
 class BatchingSection:

@@ -21,9 +21,14 @@ from accelerate.utils import InitProcessGroupKwargs, set_seed
 from tqdm.contrib.logging import logging_redirect_tqdm
 from transformers.utils.logging import disable_progress_bar
 
-from training.batching import Batches
 from training.checkpoints import Checkpoint, Checkpoints
-from training.corpus import Tokenized, open_held_out, prepare_training, read_held_out
+from training.corpus import (
+    Tokenized,
+    batches_of,
+    open_held_out,
+    prepare_training,
+    read_held_out,
+)
 from training.corpus_checks import RefusedCorpusError
 from training.corpus_tokenizer import prepare_tokenizer
 from training.evaluation import Evaluation, Score
@@ -64,14 +69,7 @@ class Run:
         self.recipe, self.folder, self.accelerator = recipe, folder, accelerator
         self.tokenizer = self._prepare_tokenizer()
         self.corpus = corpus = self._prepare_corpus()
-        self.batches = Batches(
-            corpus.source_lengths,
-            corpus.target_lengths,
-            corpus.weights,
-            source_tokens=recipe.batching.source_tokens,
-            target_tokens=recipe.batching.target_tokens,
-            seed=recipe.seed,
-        )
+        self.batches = batches_of(corpus, recipe)
         set_seed(recipe.seed)
         model = build_model(recipe, self.tokenizer)
         self.learner = Learner(model, recipe.optimization, recipe.seed, accelerator)
