@@ -8,11 +8,9 @@ package of that name.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +24,7 @@ from benchmarks.numbers_report import (
     in_order,
     write_report,
 )
+from benchmarks.records import read_records, write_records
 from benchmarks.recurrent_training import RecurrentRun
 from benchmarks.results import publish
 from training.machine import describe_machine
@@ -95,17 +94,10 @@ def train_recurrent(recipe: Path, folder: Path, changes: list[str]) -> ComparedR
     )
 
 
-def read_records(records: Path) -> dict[str, ComparedRun]:
-    """The runs on record, by name."""
-    lines = records.read_text(encoding="utf-8").splitlines() if records.is_file() else []
-    return {one.name: one for one in (ComparedRun(**json.loads(line)) for line in lines)}
-
-
 def keep(records: Path, run: ComparedRun) -> None:
     """Add a run to those on record, in place of the one of its name."""
-    runs = in_order([*(read_records(records) | {run.name: run}).values()])
-    text = "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in runs)
-    records.write_text(text, encoding="utf-8")
+    runs = {one.name: one for one in [*read_records(records, ComparedRun), run]}
+    write_records(records, in_order([*runs.values()]))
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
@@ -121,7 +113,7 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     if (options.changes or options.recipe != RECIPE) and options.output == FOLDER:
         parser.error("--set and --recipe are for trials: give their records another --output")
     if "all" in options.train:
-        recorded = read_records(options.output / RECORDS)
+        recorded = {one.name for one in read_records(options.output / RECORDS, ComparedRun)}
         options.train = [name for name in NAMES if name not in recorded]
     return options
 
@@ -133,7 +125,7 @@ def main(arguments: list[str]) -> None:
     for name in options.train:
         folder = (options.runs / name.replace(", ", "-")).resolve()
         keep(records, train(name, options.recipe, folder, options.changes))
-    runs = in_order([*read_records(records).values()])
+    runs = in_order(read_records(records, ComparedRun))
     if not runs:
         raise SystemExit(f"{COMMAND}: nothing is on record in {records}: --train all")
     publish(

@@ -7,13 +7,13 @@ would hide the package of that name.
 """
 
 import argparse
-import json
 import sys
 from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.command_line import new_parser
 from benchmarks.quality_report import RunFacts, write_report
+from benchmarks.records import read_records, write_records
 from benchmarks.results import publish
 from training.run_record import RunRecord, read_run
 
@@ -50,12 +50,10 @@ def facts_of(run: RunRecord) -> RunFacts:
 
 def keep(records: Path, found: list[RunFacts]) -> list[RunFacts]:
     """Add runs to those on record, in place of the same ones, and return them all."""
-    lines = records.read_text(encoding="utf-8").splitlines() if records.is_file() else []
-    runs = {one.name: one for one in [*(RunFacts(**json.loads(line)) for line in lines), *found]}
+    runs = {one.name: one for one in [*read_records(records, RunFacts), *found]}
     kept = [runs[name] for name in sorted(runs)]
     if found:
-        text = "".join(json.dumps(vars(one), ensure_ascii=False) + "\n" for one in kept)
-        records.write_text(text, encoding="utf-8")
+        write_records(records, kept)
     return kept
 
 

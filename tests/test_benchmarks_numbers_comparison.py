@@ -13,11 +13,11 @@ from benchmarks.numbers_comparison import (
     keep,
     main,
     parse_options,
-    read_records,
     record_of,
     settings_of,
 )
 from benchmarks.numbers_report import LSTM, TRANSFORMERS, ComparedRun, write_report
+from benchmarks.records import read_records
 from benchmarks.recurrent_translator import RecurrentConfig, RecurrentTranslator, width_for
 from training.model import configure
 from training.recipe import load_recipe
@@ -144,7 +144,7 @@ def test_runs_are_recorded_one_by_one_and_all_means_the_rest(tmp_path):
     for name in (LSTM, NAMES[0], NAMES[0]):
         keep(records, compared(name))
 
-    assert list(read_records(records)) == [NAMES[0], LSTM]
+    assert [one.name for one in read_records(records, ComparedRun)] == [NAMES[0], LSTM]
     rest = parse_options(["--train", "all", "--output", str(tmp_path)]).train
     assert rest == NAMES[1:-1]
 
