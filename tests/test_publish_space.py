@@ -72,6 +72,21 @@ def test_a_second_time_only_what_is_new_goes(package, space, at_hub):
     assert len(hub.asked("PUT /lfs/")) == 1  # the weights
 
 
+def test_a_module_that_is_gone_from_the_package_goes_from_the_space(package, at_hub):
+    (package / "old_module.py").write_text("")
+    with at_hub() as hub:
+        assert publish(SPACE, "--to", NAME).exit_code == 0
+        files = hub.repositories[NAME].commits[-1][1]
+        assert "vanilla_transformer/old_module.py" in files
+        files["mine.safetensors"] = b"of somebody else"
+        (package / "old_module.py").unlink()
+        assert publish(SPACE, "--to", NAME).exit_code == 0
+
+    files = hub.repositories[NAME].files
+    assert "vanilla_transformer/old_module.py" not in files
+    assert files["mine.safetensors"] == b"of somebody else"
+
+
 def test_a_dry_run_names_every_file_and_needs_no_network(package, space, at_hub, tmp_path):
     (space / "notes.txt").write_text("of mine")
     (space / ".env").write_text("SECRET=1")

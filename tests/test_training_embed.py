@@ -168,6 +168,22 @@ def test_the_old_model_is_there_until_the_new_one_takes_its_place(run, monkeypat
     assert all(seen)
 
 
+def test_the_old_model_comes_back_if_the_new_one_cannot_take_its_place(run, monkeypatch):
+    (embed.embed(run) / "old.txt").write_text("old")
+    rename = Path.rename
+
+    def rename_no_new_model(path, target):
+        if target.name == run.name and not (path / "old.txt").exists():
+            raise PermissionError("refused")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename_no_new_model)
+    with pytest.raises(PermissionError):
+        embed.embed(run, force=True)
+
+    assert [file.parent.name for file in embedded_models.EMBEDDED.rglob("old.txt")] == [run.name]
+
+
 def test_the_facts_speak_of_every_text_of_the_recipe():
     facts = read_facts(FACTS)
     recipe = load_recipe(FACTS.with_name(f"{DEFAULT_MODEL}.yaml"))

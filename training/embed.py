@@ -78,10 +78,20 @@ def embed(run: Path, *, force: bool = False) -> Path:
         write_model(*load(source), made)
         (made / CARD).write_text(readme, encoding="utf-8")
         refuse(complaints_about(made))
-        if folder.exists():  # and is not lost if we are killed now
-            folder.rename(Path(unfinished) / "replaced")
-        made.rename(folder)
+        put(made, folder, aside=Path(unfinished) / "replaced")
     return folder
+
+
+def put(made: Path, folder: Path, *, aside: Path) -> None:
+    """Move a folder to its place; what was there goes aside, and comes back if that fails."""
+    if folder.exists():
+        folder.rename(aside)
+    try:
+        made.rename(folder)
+    except OSError:
+        if aside.exists():
+            aside.rename(folder)
+        raise
 
 
 def write_model(model: Any, tokenizer: Any, folder: Path) -> None:

@@ -25,7 +25,6 @@ from huggingface_hub.utils import validate_repo_id
 from . import __version__
 from .hub_errors import NO_TOKEN, UploadError, explain, seconds_to_wait
 
-# An earlier publication may have left these, and they would be loaded in the place of the new ones.
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.ckpt*", "*.h5")
 ATTEMPTS = 6
 LONGEST_WAIT = 600  # seconds; the Hub counts requests in windows of five minutes
@@ -100,9 +99,9 @@ def _commit(folder: Path, destination: Destination, message: str) -> CommitInfo:
         )
     there = {sibling.rfilename for sibling in before.siblings or []}
     files = files_of(folder)
-    stale = [name for name in sorted(there - files.keys()) if is_weights(name)]
+    stale = [name for name in sorted(there - files.keys()) if IS_STALE[kind](name)]
     if stale:
-        logger.warning("removing earlier weights from %s: %s", repository, ", ".join(stale))
+        logger.warning("removing earlier files from %s: %s", repository, ", ".join(stale))
     return api.create_commit(
         repository,
         [
@@ -124,6 +123,15 @@ def files_of(folder: Path) -> dict[str, Path]:
 def is_weights(name: str) -> bool:
     """Whether a file of the repository's top is, or lists, weights of a model."""
     return "/" not in name and any(fnmatch(name, pattern) for pattern in WEIGHTS)
+
+
+def is_package(name: str) -> bool:
+    """Whether a file of a Space belongs to the package that lies in it."""
+    return name.startswith(f"{__package__}/")
+
+
+# Which files of an earlier publication would be loaded in the place of, or beside, the new ones.
+IS_STALE: dict[Kind, Callable[[str], bool]] = {"model": is_weights, "space": is_package}
 
 
 def persist(act: Callable[[], Result], repository: str) -> Result:
