@@ -13,6 +13,8 @@ from scripts.fresh_process import REPOSITORY
 from typer import Typer
 from typer.testing import CliRunner
 
+import tokenizer.show
+import tokenizer.train
 from training import finetune, report, train
 from vanilla_transformer.cli import app
 
@@ -33,6 +35,8 @@ PROGRAMS = {
     "training/train.py": train.main,
     "training/finetune.py": finetune.main,
     "training/report.py": report.main,
+    "tokenizer.train": tokenizer.train.main,
+    "tokenizer.show": tokenizer.show.main,
 }
 LAUNCHER = re.compile(r"accelerate launch --config_file \S+ ")
 SAID = re.compile(r'echo "(.*)" \| ')
@@ -58,7 +62,7 @@ def run_command(line, export):
         return
     command, arguments = app, words[1:]
     if words[0] == "python":
-        program, *arguments = arguments
+        program, *arguments = [word for word in arguments if word != "-m"]
         command = Typer()
         command.command()(PROGRAMS[program])
         arguments += SHORTER.get(program, [])

@@ -16,7 +16,8 @@ from scripts.point_links import DOCS, REPOSITORY, definitions, pointed
 
 from vanilla_transformer.embedded_models import embedded_names
 
-PAGES = sorted(DOCS.glob("*.md"))
+README = REPOSITORY / "README.md"
+PAGES = [README, *sorted(DOCS.glob("*.md"))]
 FILES = {"yaml": "my-recipe.yaml", "tsv": "my-pairs.tsv"}
 NAMED = re.compile(r"# (\S+\.yaml)\n")
 SMALLER = {"max_steps=400": "max_steps=2", "range(1, 1_000)": "range(1, 60)"}  # of Python
@@ -28,7 +29,7 @@ LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_works_from_top_to_bottom(page, reader, monkeypatch, capsys):
     names: dict[str, object] = {}
-    for kind, block in runnable(blocks_of(page)):
+    for kind, block in runnable(page):
         if kind == "python":
             capsys.readouterr()
             exec(smaller(block), names)
@@ -49,12 +50,14 @@ def blocks_of(page):
     return re.findall(r"^```(\w+)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def runnable(blocks):
-    """All of them; while no model is in the package, those before the first that wants it."""
+def runnable(page):
+    """All blocks; while no model is in the package, those before the first that wants it."""
     # TODO(the weights of en-de-small are committed): all; walkthrough.md prints its translations.
     if embedded_names():
-        return blocks
-    return itertools.takewhile(lambda block: "embedded(" not in block[1], blocks)
+        return blocks_of(page)
+    if page == README:  # one block alone does
+        return [block for block in blocks_of(page) if "embedded(" not in block[1]]
+    return itertools.takewhile(lambda block: "embedded(" not in block[1], blocks_of(page))
 
 
 def smaller(block):
@@ -97,7 +100,7 @@ def write_what_readers_have(folder):
         for side, language in enumerate(("en", "de")):
             lines = [f"{name}: {pair[side]}\n" for pair in pairs]
             (folder / f"{name}.{language}").write_text("".join(lines), encoding="utf-8")
-    for name in ("few", "test"):
+    for name in ("few", "test", "train"):
         (folder / f"{name}.tsv").write_text(SENTENCES, encoding="utf-8")
     rows = [json.dumps({"en": f"More: {en}", "de": f"Mehr: {de}"}) for en, de in pairs]
     (folder / "more.jsonl").write_text("\n".join(rows), encoding="utf-8")
@@ -150,7 +153,7 @@ def test_a_name_that_moved_or_is_ambiguous_is_seen():
 
 def test_every_figure_is_shown_and_small():
     shown = {DOCS / name for page in PAGES for name in FIGURE.findall(page.read_text("utf-8"))}
-    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    readme = README.read_text("utf-8")
     of_readme = {REPOSITORY / name for name in PICTURE.findall(readme)}
 
     assert shown | of_readme == {*(DOCS / "figures").glob("*")}
@@ -159,5 +162,5 @@ def test_every_figure_is_shown_and_small():
 
 
 def test_every_page_is_reachable_from_the_readme():
-    readme = (REPOSITORY / "README.md").read_text("utf-8")
-    assert {page.name for page in PAGES} == set(re.findall(r"\(docs/(\w[\w-]*\.md)", readme))
+    named = re.findall(r"\(docs/(\w[\w-]*\.md)", README.read_text("utf-8"))
+    assert {page.name for page in PAGES if page != README} == set(named)
