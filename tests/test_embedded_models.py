@@ -8,12 +8,15 @@ import re
 import pytest
 import torch
 from conftest import SENTENCES
+from safetensors.torch import load_file
 from scripts.fresh_process import REPOSITORY, run_fresh
 from toy_models import text_of
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+from typer import Typer
 from typer.testing import CliRunner
 
 import vanilla_transformer
+from training import finetune
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import app
 from vanilla_transformer.embedded_models import DEFAULT_MODEL, find_model
@@ -52,6 +55,35 @@ def test_what_is_saved_from_it_carries_the_code_again(with_stand_in, tmp_path):
 
     assert (tmp_path / "modeling_vanilla_transformer.py").exists()
     assert '"auto_map"' in (tmp_path / "config.json").read_text()
+
+
+def test_what_ought_to_be_there_is_not_looked_for_on_the_hub(with_stand_in, tmp_path, monkeypatch):
+    monkeypatch.setattr("vanilla_transformer.embedded_models.EMBEDDED", tmp_path)
+
+    result = run("translate", input="Hello")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: The name of an embedded model must be one of")
+
+
+def test_it_is_published_and_fine_tuned_by_its_name(with_stand_in, tmp_path, monkeypatch):
+    monkeypatch.setattr("vanilla_transformer.publish.verify_folder", lambda *seen: None)
+    (tmp_path / "pairs.tsv").write_text(SENTENCES, encoding="utf-8")
+    fine_tune = Typer()
+    fine_tune.command()(finetune.main)
+    options = [f"--{name}={tmp_path / 'pairs.tsv'}" for name in ("train", "validation")]
+    options += ["--max-steps", "1", "--output", str(tmp_path / "tuned")]
+
+    published = run("publish", "en-de-small", "--dry-run", "--folder", tmp_path / "published")
+    tuned = CliRunner().invoke(fine_tune, ["en-de-small", *options])
+
+    assert published.exit_code == tuned.exit_code == 0, published.output + tuned.output
+    for name in ("published", "tuned"):
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / name)
+        assert (
+            len(tokenizer)
+            == load_file(tmp_path / name / "model.safetensors")["model.shared.weight"].shape[0]
+        )
 
 
 @pytest.mark.parametrize("name", ["en-de-huge", "", ".", "../embedded/en-de-small", None])

@@ -14,7 +14,7 @@ from vanilla_transformer.card_facts import FACTS, read_facts
 from vanilla_transformer.leaks import find_leaks
 from vanilla_transformer.model_card import CardSubject, complaints_about_card, make_card
 from vanilla_transformer.publishable_folder import make_folder
-from vanilla_transformer.run_facts import RunFacts, file_name, read_run_of
+from vanilla_transformer.run_facts import RunFacts, read_recipe, read_run_of
 
 KNOWN = {
     "title": "Toy speech",
@@ -31,7 +31,9 @@ KNOWN = {
     "training_data": [
         {"name": "Pairs", "pairs": 12_345, "license": "CC0", "url": "https://example.org/pairs"}
     ],
-    "test_sets": {"news": {"title": "News 2014", "dataset": "wmt14", "split": "test"}},
+    "test_sets": {
+        "news": {"title": "News 2014", "dataset": "wmt14", "split": "test", "license": "CC BY 9"}
+    },
     "results": {
         "news": {"bleu": 41.234, "bleu_signature": "nrefs:1|x", "chrf": 60.5, "chrf_signature": "y"}
     },
@@ -153,7 +155,7 @@ def test_every_fact_is_in_the_card(card_of):
     card = card_of(**KNOWN)
     data = ModelCard(card).data
 
-    assert KNOWN.keys() | {"license_name", "license_link"} == FACTS.keys()
+    assert KNOWN.keys() | {"license_name", "license_link", "how_to_use"} == FACTS.keys()
     assert (data.license, data.language, data.base_model) == (
         "apache-2.0",
         ["en", "de"],
@@ -168,10 +170,17 @@ def test_every_fact_is_in_the_card(card_of):
         "# Toy speech", "It **toys**.", "- and tests", "It knows 24 words.", "12,345", "CC0",
         "[Pairs](<https://example.org/pairs>)", "| 41.23 | 60.50 |", "`nrefs:1|x`", "0.4 kWh",
         "| source5 | \\<source5\\> | target5 | silence |", "| source3 | \\<source3\\> |",
-        "Run it **twice**.", "Us, 2026.", "a laptop",
+        "Run it **twice**.", "Us, 2026.", "a laptop", "| CC BY 9 |",
     ):  # fmt: skip
         assert text in card, text
     assert "Nothing is stated" not in card
+
+
+def test_a_model_may_be_used_in_another_way_than_by_its_name(card_of):
+    assert "from_pretrained('alice/toy')" in card_of(**KNOWN).replace('"', "'")
+    card = card_of(**KNOWN, how_to_use="Say `please`.")
+    assert "## How to use\n\nSay `please`.\n" in card
+    assert "from_pretrained" not in card
 
 
 HOSTILE = (
@@ -298,17 +307,30 @@ def test_good_metadata_are_taken():
     assert [*complaints_about_card("---\n" + yaml.safe_dump(index) + "---\n\n# Card")] == []
 
 
-@pytest.mark.parametrize(
-    ("place", "name"),
-    [
-        ("../data/train.tsv", "train.tsv"),
-        ("/home/me/train.tsv", "train.tsv"),
-        ("C:\\data\\train.tsv", "train.tsv"),
-        ("~/train.tsv", "train.tsv"),
-        ("data/train.tsv", "data/train.tsv"),
-        ("wmt/wmt14", "wmt/wmt14"),
-        ("numbers:train", "numbers:train"),
-    ],
-)
-def test_places_lose_the_folders_of_somebody_s_machine(place, name):
-    assert file_name(place) == name
+NAMES = {
+    "../data/train.tsv": "train.tsv",
+    "/home/me/valid.tsv": "valid.tsv",
+    "C:\\data\\test.tsv": "test.tsv",
+    "~/more.tsv": "more.tsv",
+    "data/even-more.tsv": "data/even-more.tsv",
+    "wmt/wmt14": "wmt/wmt14",
+    "numbers:train": "numbers:train",
+}
+
+
+def recipe_of(places, tmp_path):
+    """The places of a recipe, as a card names them."""
+    recipe = {"corpus": {"train": [{"places": list(places)}]}, "seed": 1}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    return read_recipe(tmp_path / "recipe.yaml")["corpus"]["train"][0]["places"]
+
+
+def test_places_lose_the_folders_of_somebody_s_machine(tmp_path):
+    assert recipe_of(NAMES, tmp_path) == [*NAMES.values()]
+
+
+def test_places_keep_as_many_folders_as_tell_them_apart(tmp_path):
+    places = ["/home/me/corpora/a/train.tsv", "../corpora/b/train.tsv", "../corpora/b/test.tsv"]
+
+    assert recipe_of(places, tmp_path) == ["a/train.tsv", "b/train.tsv", "b/test.tsv"]
+    assert recipe_of(["/x/a.tsv", "../x/a.tsv"], tmp_path) == ["a.tsv", "a.tsv"]

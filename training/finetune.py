@@ -31,6 +31,7 @@ from transformers import (
 from training.trainer_batches import TranslationTrainer
 from training.trainer_folder import check_folder, clear_folder, last_whole_checkpoint
 from vanilla_transformer.cli import refusals
+from vanilla_transformer.embedded_models import find_model
 from vanilla_transformer.parallel_text import Languages, find_corpora, read_languages
 from vanilla_transformer.scoring import TranslationMetric
 from vanilla_transformer.translators import ADAPTER, load_tokenizer, way_to_a_model
@@ -210,7 +211,7 @@ def score(prediction: EvalPrediction, tokenizer: Any) -> dict[str, Any]:
 
 
 def main(  # noqa: PLR0913 - a parameter an option
-    model: Annotated[Path, typer.Argument(help="Folder of the model and its tokenizer.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or en-de-small.")],
     train: Annotated[
         list[str],
         typer.Option(
@@ -247,7 +248,7 @@ def main(  # noqa: PLR0913 - a parameter an option
     """Fine-tune a model on parallel text."""
     with refusals():
         options = Options(
-            model=model,
+            model=Path(find_model(str(model))),
             train=train,
             validation=validation,
             output=output,

@@ -1,7 +1,8 @@
 """What the maker of a model says about it: a YAML or JSON file of facts for the card.
 
 Everything may be missing: a card has no section about what nobody said. Texts of several sentences
-(summary, intended_use, limits, reproduce, citation) are Markdown without HTML, all others plain.
+(summary, how_to_use, intended_use, limits, reproduce, citation) are Markdown without HTML, all
+others plain.
 """
 
 import math
@@ -21,7 +22,8 @@ RESULT = {
     **dict.fromkeys(("bleu_signature", "chrf_signature"), TEXT),
 }
 FACTS: dict[str, Any] = {
-    **dict.fromkeys(("title", "summary", "intended_use", "limits", "reproduce", "citation"), TEXT),
+    **dict.fromkeys(("title", "summary", "how_to_use", "intended_use", "limits"), TEXT),
+    **dict.fromkeys(("reproduce", "citation"), TEXT),
     "languages": [TEXT],  # codes of source and target, as in ISO 639
     **dict.fromkeys(("license", "license_name", "license_link", "base_model"), TEXT),
     "tags": [TEXT],

@@ -67,13 +67,15 @@ def scores_table(subject: "CardSubject") -> str:
     """A row for each test set."""
     test_sets = subject.facts.get("test_sets", {})
     columns = [m for m in SCORE_TITLES if any(m in scores for scores in subject.results.values())]
+    licences = ["licence"] if any("license" in told for told in test_sets.values()) else []
     rows = []
     for name, scores in subject.results.items():
         told = test_sets.get(name, {})
         digits = {"loss": 3}
         cells = [number(scores.get(metric), digits.get(metric, 2)) for metric in columns]
-        rows.append([link(told.get("title", name), told.get("url")), *cells])
-    head = ["test set", *(SCORE_TITLES[metric] for metric in columns)]
+        licence = [plain(told.get("license", NOTHING)) for _ in licences]
+        rows.append([link(told.get("title", name), told.get("url")), *cells, *licence])
+    head = ["test set", *(SCORE_TITLES[metric] for metric in columns), *licences]
     return table(head, rows, numbers=True) if rows else ""
 
 

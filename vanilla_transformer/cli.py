@@ -171,7 +171,9 @@ def evaluate(  # noqa: PLR0913 - a parameter an option
 
 @app.command()
 def publish(  # noqa: PLR0913 - a parameter an option
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Its folder, which is only read.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Its folder, or en-de-small; only read.")
+    ],
     to: Annotated[
         str | None, typer.Option(help="Repository, made if need be: user/name, or a name of yours.")
     ] = None,
@@ -203,11 +205,13 @@ def publish(  # noqa: PLR0913 - a parameter an option
 ) -> None:
     """Bring a model, or the demo, to the Hub: a folder that needs nobody, in one commit."""
     with refusals():
+        from .embedded_models import find_model
         from .publish import Options
         from .publish import publish as publish_model
 
         kind: Literal["model", "space"] = "space" if space else "model"
-        options = Options(model, to, private, dry_run, folder, card, exclude or (), message, kind)
+        source = Path(find_model(str(model)))
+        options = Options(source, to, private, dry_run, folder, card, exclude or (), message, kind)
         publish_model(options, typer.echo, tell)
 
 

@@ -24,5 +24,5 @@ def embedded_names() -> list[str]:
 
 def find_model(model: str) -> str:
     """The folder of an embedded model for its name; a folder of the caller's goes first."""
-    is_embedded = model in embedded_names() and not Path(model).exists()
-    return embedded(model) if is_embedded else model
+    is_ours = model in {DEFAULT_MODEL, *embedded_names()} and not Path(model).exists()
+    return embedded(model) if is_ours else model

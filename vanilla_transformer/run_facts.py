@@ -106,17 +106,38 @@ def read_recipe(file: Path) -> Facts:
     return recipe
 
 
-def _without_folders(value: Any) -> Any:
+def _without_folders(corpus: Facts) -> Facts:
+    """The same with short names of places, as long as is needed to tell them apart."""
+    places = {place for place in _texts_in(corpus) if is_local(place)}
+    depths = range(1, 1 + max((len(parts_of(place)) for place in places), default=1))
+    names = [{place: "/".join(parts_of(place)[-depth:]) for place in places} for depth in depths]
+    telling = next((one for one in names if len({*one.values()}) == len(places)), names[0])
+    return _renamed(corpus, telling)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(one)
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {name: _without_folders(one) for name, one in value.items()}
+        return {key: _renamed(one, names) for key, one in value.items()}
     if isinstance(value, list):
-        return [_without_folders(one) for one in value]
-    return file_name(value) if isinstance(value, str) else value
+        return [_renamed(one, names) for one in value]
+    return names.get(value, value) if isinstance(value, str) else value
 
 
-def file_name(place: str) -> str:
-    """Cut folders that mean something on one machine only: ../data/a.tsv -> a.tsv; names stay."""
-    is_local = PurePosixPath(place).is_absolute() or PureWindowsPath(place).is_absolute()
-    if is_local or place.startswith((".", "~")):
-        return PureWindowsPath(place).name  # which knows both kinds of slashes
-    return place
+def is_local(place: str) -> bool:
+    """Whether a place means something on one machine only, as ../data/a.tsv does."""
+    is_absolute = PurePosixPath(place).is_absolute() or PureWindowsPath(place).is_absolute()
+    return is_absolute or place.startswith((".", "~"))
+
+
+def parts_of(place: str) -> tuple[str, ...]:
+    """Folders and file of a place, but none that only leads elsewhere: ../a/b.tsv -> a, b.tsv."""
+    path = PureWindowsPath(place)  # which knows both kinds of slashes
+    return tuple(part for part in path.parts if part not in (path.anchor, "..", "~"))
