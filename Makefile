@@ -90,7 +90,9 @@ FACTS ?= training/recipes/en-de-small.facts.yaml
 card: $(VENV)/.built ## model_card.md, the card of the shipped model, from its run and its facts
 	rm -rf build/card
 	$(BIN)/vanilla-transformer publish $(MODEL) --card $(FACTS) --dry-run --folder build/card $(ARGS)
-	cp build/card/README.md model_card.md
+	sed 's|(training.png)|(docs/figures/en-de-small.png)|; s|(recipe.yaml)|(training/recipes/en-de-small.yaml)|' \
+		build/card/README.md > model_card.md
+	cp build/card/training.png docs/figures/en-de-small.png
 
 RUN ?= runs/en-de-small
 embed: $(VENV)/.built ## the model that ships, from its run: make embed RUN=runs/en-de-small

@@ -17,12 +17,13 @@ from scripts.point_links import DOCS, REPOSITORY, definitions, pointed
 from vanilla_transformer.embedded_models import embedded_names
 
 README = REPOSITORY / "README.md"
-PAGES = [README, *sorted(DOCS.glob("*.md"))]
+CARD = REPOSITORY / "model_card.md"
+PAGES = [README, CARD, *sorted(DOCS.glob("*.md"))]
 FILES = {"yaml": "my-recipe.yaml", "tsv": "my-pairs.tsv"}
 NAMED = re.compile(r"# (\S+\.yaml)\n")
 SMALLER = {"max_steps=400": "max_steps=2", "range(1, 1_000)": "range(1, 60)"}  # of Python
 FIGURE = re.compile(r"!\[[^\]]+\]\((figures/[\w-]+\.png)\)")
-PICTURE = re.compile(r'src="(docs/figures/[^"]+)"')
+PICTURE = re.compile(r'(?:src="|\]\()(docs/figures/[^")]+)')
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 
 
@@ -55,7 +56,7 @@ def runnable(page):
     # TODO(the weights of en-de-small are committed): all; walkthrough.md prints its translations.
     if embedded_names():
         return blocks_of(page)
-    if page == README:  # one block alone does
+    if page in (README, CARD):  # one block alone does
         return [block for block in blocks_of(page) if "embedded(" not in block[1]]
     return itertools.takewhile(lambda block: "embedded(" not in block[1], blocks_of(page))
 
@@ -153,14 +154,14 @@ def test_a_name_that_moved_or_is_ambiguous_is_seen():
 
 def test_every_figure_is_shown_and_small():
     shown = {DOCS / name for page in PAGES for name in FIGURE.findall(page.read_text("utf-8"))}
-    readme = README.read_text("utf-8")
-    of_readme = {REPOSITORY / name for name in PICTURE.findall(readme)}
+    at_the_top = "".join(page.read_text("utf-8") for page in (README, CARD))
+    pictures = {REPOSITORY / name for name in PICTURE.findall(at_the_top)}
 
-    assert shown | of_readme == {*(DOCS / "figures").glob("*")}
+    assert shown | pictures == {*(DOCS / "figures").glob("*")}
     assert all(figure.stat().st_size < 60_000 for figure in shown)
-    assert all(picture.stat().st_size < 150_000 for picture in of_readme)
+    assert all(picture.stat().st_size < 200_000 for picture in pictures)
 
 
 def test_every_page_is_reachable_from_the_readme():
     named = re.findall(r"\(docs/(\w[\w-]*\.md)", README.read_text("utf-8"))
-    assert {page.name for page in PAGES if page != README} == set(named)
+    assert {page.name for page in PAGES if page.parent == DOCS} == set(named)
