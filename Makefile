@@ -104,6 +104,9 @@ bench: $(VENV)/.built ## training speed against MarianMT and torch.nn
 bench-decoding: $(VENV)/.built ## decoding speed against CTranslate2 and MarianMT
 	$(BIN)/python benchmarks/decoding.py $(ARGS)
 
+bench-embedded: $(VENV)/.built ## speed of the model that ships, alone and in batches
+	$(BIN)/python benchmarks/embedded.py $(ARGS)
+
 bench-tokenization: $(VENV)/.built ## tokenizers: ours against sentencepiece and subword-nmt
 	$(BIN)/python benchmarks/tokenization.py $(ARGS)
 
