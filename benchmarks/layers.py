@@ -42,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--lengths", nargs="+", type=int, default=LENGTHS, help="of sentences, at least 3, rising")
     add("--widths", nargs="+", type=int, default=[128, 256, 512])
-    add("--memory-widths", nargs="*", type=int, default=[256])
+    add("--memory-widths", nargs="*", type=int, default=[128, 256, 512])
     add("--counted", nargs="+", type=int, default=COUNTED, help="lengths to count chains at")
     add("--rounds", type=int, default=5)
     add("--quick", action="store_true", help="a few short sentences; writes nothing")
