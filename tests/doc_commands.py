@@ -57,7 +57,7 @@ def run_command(line, export):
     said = SAID.match(line)
     line = LAUNCHER.sub("python ", line[said.end() :] if said else line)
     words = [Template(word).substitute(os.environ) for word in shlex.split(line, comments=True)]
-    if words[0] in ("pip", "git", "make", "hf"):
+    if words[0] in ("python3", "pip", "git", "make", "hf"):
         check_by_eye(words)
         return
     command, arguments = app, words[1:]

@@ -101,7 +101,7 @@ def write_what_readers_have(folder):
         for side, language in enumerate(("en", "de")):
             lines = [f"{name}: {pair[side]}\n" for pair in pairs]
             (folder / f"{name}.{language}").write_text("".join(lines), encoding="utf-8")
-    for name in ("few", "test", "train"):
+    for name in ("few", "test", "train", "valid"):
         (folder / f"{name}.tsv").write_text(SENTENCES, encoding="utf-8")
     rows = [json.dumps({"en": f"More: {en}", "de": f"Mehr: {de}"}) for en, de in pairs]
     (folder / "more.jsonl").write_text("\n".join(rows), encoding="utf-8")
