@@ -16,7 +16,7 @@ from scripts.toy_translation import make_tokenizer
 from small_training import prepare_training
 from torch.nn.utils.rnn import pad_sequence
 from toy_models import build_models
-from transformers import AutoTokenizer, pipeline
+from transformers import AutoTokenizer, BertTokenizer, ByT5Tokenizer, pipeline
 from transformers.utils import logging
 
 from tokenizer.train import Options, make_bundle
@@ -40,6 +40,7 @@ TINY = {
     "decoder_ffn_dim": 24,
     "max_position_embeddings": 32,
 }
+WORD_PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] it isn ' t a dog . the cafe cat"
 FIRST_WORD, WORDS = 3, 30  # ids below are padding, start and end; the others fit any vocabulary
 LENGTHS = [(5, 7), (3, 3), (9, 4), (6, 6)]  # of source and target, the end included
 PLACE_OF_FILES = "{repo_id}/resolve/{revision}/{filename}"
@@ -196,6 +197,19 @@ def small_training(tmp_path_factory):
 @pytest.fixture(scope="session")
 def toy_tokenizer():
     return make_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def tokenizers(tmp_path_factory, tiny_tokenizer):
+    """Small tokenizers of many families: with and without offsets, unknown words, bytes."""
+    from test_pipeline_tokenizers import build_tokenizers
+
+    return {
+        **build_tokenizers(tmp_path_factory.mktemp("families")),
+        "bert": BertTokenizer({word: index for index, word in enumerate(WORD_PIECES.split())}),
+        "byt5": ByT5Tokenizer(),
+        "ours": tiny_tokenizer,
+    }
 
 
 @pytest.fixture(scope="session")

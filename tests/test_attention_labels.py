@@ -1,30 +1,17 @@
 """Tokens belong to words, and every label can be read and does nothing."""
 
+from functools import partial
+
 import pytest
 import torch
+from transformers import ByT5Tokenizer
 
 from vanilla_transformer.attention_labels import (
     Side,
     label_tokens,
     visible,
     visible_pieces,
-    words_of_tokens,
 )
-
-PIECES = ["", " Caf", "é", " ", "日", "本", " x"]
-END = 7
-
-
-def decode(ids):
-    return "".join(PIECES[token] for token in ids if token != END).strip()
-
-
-def test_a_blank_alone_belongs_to_the_word_behind_it():
-    assert words_of_tokens([1, 2, 3, 4, 5, 6, END], decode, {END}) == [0, 0, 1, 1, 1, 2, None]
-
-
-def test_a_blank_before_the_end_belongs_to_the_word_before_it():
-    assert words_of_tokens([1, 3, END], decode, {END}) == [0, 0, None]
 
 
 def test_columns_are_summed_and_rows_averaged():
@@ -39,9 +26,22 @@ def test_columns_are_summed_and_rows_averaged():
 
 
 def test_a_text_of_special_tokens_alone_has_no_words(tiny_tokenizer):
-    empty = label_tokens(tiny_tokenizer, [1, 2], lambda ids: "", pieces=False)
+    empty = label_tokens(tiny_tokenizer, [1, 2], "", lambda ids: "", pieces=False)
 
     assert empty == Side(("<s>", "</s>"), (None, None), (1, 1))
+
+
+def test_a_word_in_letters_of_several_bytes_is_a_label_of_its_own():
+    tokenizer, text = ByT5Tokenizer(), "кот сидит тут"
+    ids = tokenizer(text)["input_ids"]
+
+    side = label_tokens(tokenizer, ids, text, partial(decoded, tokenizer), pieces=False)
+
+    assert side.labels == ("кот", "сидит", "тут", "</s>")
+
+
+def decoded(tokenizer, ids):
+    return tokenizer.decode(ids, skip_special_tokens=True)
 
 
 def test_pieces_show_blanks_and_bytes(en_de):

@@ -1,12 +1,13 @@
 """What stands beside the rows and columns of attention maps: words, or the pieces a model reads."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from .token_words import Decode, words_of_tokens
 
 BYTE_OF_LETTER = {letter: byte for byte, letter in bytes_to_unicode().items()}
 BLANKS = str.maketrans(" ▁", "··")  # sentencepiece writes ▁
@@ -37,13 +38,13 @@ class Side:
 
 
 def label_tokens(
-    tokenizer: Any, ids: list[int], decode: Callable[[list[int]], str], *, pieces: bool
+    tokenizer: Any, ids: list[int], text: str, decode: Decode, *, pieces: bool
 ) -> Side:
-    """Labels of words, special tokens apart, or of every token."""
-    words = words_of_tokens(ids, decode, set(tokenizer.all_special_ids))
+    """Labels of the words of a text, special tokens apart, or of every token."""
+    words = words_of_tokens(tokenizer, ids, text, decode)
     if pieces:
         return Side(tuple(visible_pieces(tokenizer, ids)), tuple(words), (1,) * len(ids))
-    texts = decode(ids).split()
+    texts = text.split()
     labels: list[str] = []
     shown: list[int | None] = []
     tokens: list[int] = []
@@ -55,21 +56,6 @@ def label_tokens(
         shown.append(word)
         tokens.append(1)
     return Side(tuple(map(visible, labels)), tuple(shown), tuple(tokens))
-
-
-def words_of_tokens(
-    ids: list[int], decode: Callable[[list[int]], str], special: set[int]
-) -> list[int | None]:
-    """Which word of the text each token belongs to; a blank alone to the word behind it."""
-    last = len(decode(ids).split()) - 1
-    words: list[int | None] = []
-    for index, token in enumerate(ids):
-        word = min(len(decode(ids[: index + 1]).split()) - 1, last)
-        words.append(None if token in special or word < 0 else word)
-    for index in reversed(range(len(ids) - 1)):
-        if ids[index] not in special and not decode([ids[index]]).strip():
-            words[index] = words[index + 1] if words[index + 1] is not None else words[index]
-    return words
 
 
 def visible_pieces(tokenizer: Any, ids: list[int]) -> list[str]:

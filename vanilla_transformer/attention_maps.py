@@ -14,7 +14,7 @@ from .attention_labels import Side, label_tokens
 from .pipeline_translation import TranslationPipeline
 from .source_reading import tokenizer_lock
 from .watched_translation import watch_translation
-from .word_alignment import Span, best_aligning
+from .word_alignment import Span, best_aligning, num_prefix_words
 
 if TYPE_CHECKING:
     from .attention_figures import Drawing
@@ -167,18 +167,21 @@ def look_through(
             )
         return text
 
-    def label(ids: list[int]) -> Side:
-        return label_tokens(translator.tokenizer, ids, decode, pieces=pieces)
+    def label(ids: list[int], text: str | None = None) -> Side:
+        text = decode(ids) if text is None else text
+        return label_tokens(translator.tokenizer, ids, text, decode, pieces=pieces)
 
+    prefix = translator.prefix
+    read = prefix + sentence.strip()
     maps = AttentionMaps(
         weights={},
-        source=label(watched.source),
+        source=label(watched.source, read),
         read=label(watched.target[:-1]),
         written=label(watched.target[1:]),
         source_text=sentence,
         target_text=record["translation_text"],
         spans=tuple(record.get("alignment", ())),
-        prefix_words=_num_words(translator.prefix),
+        prefix_words=num_prefix_words(prefix, read),
     )
     for kind, weights in watched.attentions.items():
         rows, columns = maps.sides(kind)

@@ -6,6 +6,7 @@ pieces of a batch are sorted by length and generated, and each text is put toget
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from .generation_settings import (
 )
 from .sentence_splits import Passage
 from .source_reading import SourceReader, tokenizer_lock
+from .token_words import words_of_tokens
 from .translation_call import Call, Translations
 from .translation_records import Hypothesis, Records, written
 from .translation_tasks import languages_of
@@ -241,7 +243,7 @@ class TranslationPipeline(Pipeline):
 
         records = Records(
             decode,
-            special=set(self.tokenizer.all_special_ids),
+            words_of=partial(words_of_tokens, self.tokenizer, decode=decode),
             prefix=self.prefix,
             with_text=bool(return_text) or not return_tensors,
             with_ids=bool(return_tensors),

@@ -25,7 +25,7 @@ class Records:
     """What is asked of a record, and what it takes to write one."""
 
     decode: Callable[[Any], str]
-    special: set[int]  # tokens that are no part of a text
+    words_of: Callable[[list[int], str], list[int | None]]  # of the tokens of a text
     prefix: str  # of every source
     with_text: bool
     with_ids: bool
@@ -58,8 +58,10 @@ class Records:
 
     def _align(self, piece: Piece, part: Hypothesis, text: str) -> list[Span]:
         assert part.attention is not None
-        source, target = (piece.ids or [], self.prefix + piece.text), (part.ids[1:].tolist(), text)
-        return align(part.attention, source, target, self.decode, self.special, self.prefix)
+        read = self.prefix + piece.text
+        source = self.words_of(piece.ids or [], read), read
+        target = self.words_of(part.ids[1:].tolist(), text), text
+        return align(part.attention, source, target, self.prefix)
 
 
 def written(ids: Tensor, ends: int | list[int] | None, padding: int | None) -> Tensor:

@@ -1,8 +1,6 @@
 """Which source word each word of a translation was read off, as the decoder's attention tells."""
 
 import copy
-import re
-from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
@@ -10,8 +8,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from .token_words import word_spans
+
 Span = tuple[int, int, int, int]  # source start, source end, target start, target end
-Decode = Callable[[list[int]], str]
+Tokens = tuple[list[int | None], str]  # each token's word, and the text
 
 
 def cross_attention(model: Any, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
@@ -51,39 +51,36 @@ def watched_twin(model: Any) -> Any:
     return twin
 
 
-def align(
-    attention: Tensor,
-    source: tuple[list[int], str],
-    target: tuple[list[int], str],
-    decode: Decode,
-    special: set[int],
-    prefix: str = "",
-) -> list[Span]:
+def align(attention: Tensor, source: Tokens, target: Tokens, prefix: str = "") -> list[Span]:
     """For each word of the target, where it and its source word stand; words lie between blanks.
 
     A prefix that tells the model its task is part of the source, but no target word's source.
     """
-    rows = _words_of_tokens(*target, decode, special)
-    columns = _words_of_tokens(*source, decode, special)
+    rows, columns = _membership(*target), _membership(*source)
     attention = attention[: rows.shape[1], : columns.shape[1]]
-    weights = (rows @ attention @ columns.T)[:, len(prefix.split()) :]  # [target, source words]
+    before = num_prefix_words(prefix, source[1])
+    weights = (rows @ attention @ columns.T)[:, before:]  # [target, source words]
     if not weights.numel():
         return []
-    source_spans, target_spans = _word_spans(source[1].removeprefix(prefix)), _word_spans(target[1])
+    sources = [
+        (max(start - len(prefix), 0), end - len(prefix))
+        for start, end in word_spans(source[1])[before:]
+    ]
     best = weights.argmax(dim=1).tolist()
-    return [(*source_spans[index], *span) for index, span in zip(best, target_spans, strict=True)]
+    return [
+        (*sources[index], *span) for index, span in zip(best, word_spans(target[1]), strict=True)
+    ]
 
 
-def _words_of_tokens(ids: list[int], text: str, decode: Decode, special: set[int]) -> Tensor:
+def num_prefix_words(prefix: str, text: str) -> int:
+    """How many words of a text that begins with a prefix are no words of what stands behind it."""
+    return sum(end <= len(prefix) for _, end in word_spans(text))
+
+
+def _membership(words: list[int | None], text: str) -> Tensor:
     """A matrix `[words, tokens]` of ones where a token belongs to a word."""
-    count = len(text.split())
-    membership = torch.zeros(count, len(ids))
-    for index, token in enumerate(ids):
-        word = len(decode(ids[: index + 1]).split()) - 1
-        if token not in special and 0 <= word < count:
-            membership[word, index] = 1
+    membership = torch.zeros(len(text.split()), len(words))
+    for token, word in enumerate(words):
+        if word is not None:
+            membership[word, token] = 1
     return membership
-
-
-def _word_spans(text: str) -> list[tuple[int, int]]:
-    return [word.span() for word in re.finditer(r"\S+", text)]
