@@ -12,6 +12,7 @@ from typing import Any
 
 from vanilla_transformer.attention_maps import FRAME, AttentionMaps, look_through
 from vanilla_transformer.pipeline_translation import TranslationPipeline
+from vanilla_transformer.sentence_splits import num_sentences
 
 MOST_CHARACTERS = 1_000
 MOST_WORDS_OF_MAPS = 60  # a side; the maps of so many are a page of a megabyte
@@ -104,6 +105,11 @@ def mark_words(text: str, numbers: dict[int, int]) -> str:
 def show_maps(translator: TranslationPipeline, text: str, target: str, choice: Choice) -> str:
     """The page of attention maps in a frame, or why there is none."""
     try:
+        if (count := num_sentences(text)) > 1:
+            raise ValueError(
+                f"Maps are drawn of one sentence, got {count}, which are translated each alone: "
+                "look at one."
+            )
         maps = look_through(translator, text.strip(), target)
         longest = max(len(side.labels) for side in (maps.source, maps.written))
         if longest > MOST_WORDS_OF_MAPS:

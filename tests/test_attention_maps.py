@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from toy_models import LINE, OTHER, each_family
+from transformers import pipeline
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, watched_translation
 from vanilla_transformer.attention_maps import look, look_through
@@ -191,6 +192,23 @@ def test_a_word_is_linked_with_what_its_row_of_the_map_looks_at_most(
     ]
 
 
+def test_with_a_target_sentences_are_looked_at_together(toy_models, toy_tokenizer):
+    maps = look(toy_models["ours"], toy_tokenizer, f"{LINE}. {OTHER.title()}", OTHER)
+
+    assert maps.source.words[-2:] == (4, None)
+
+
+@pytest.mark.parametrize("on_long_input", ["truncate", "error"])
+def test_a_pipeline_that_reads_lines_whole_is_watched_so(on_long_input, toy_models, toy_tokenizer):
+    model, line = toy_models["ours"], f"{LINE}. {OTHER.title()}"
+    translate = pipeline(
+        "translation", model=model, tokenizer=toy_tokenizer, on_long_input=on_long_input
+    )
+    [record] = translate(line, return_alignment=True)
+
+    assert look_through(translate, line).alignment() == record["alignment"]
+
+
 def test_a_prefix_is_shown_but_nothing_is_aligned_with_it(toy_models, toy_tokenizer):
     model = copy.deepcopy(toy_models["t5"])
     model.config.prefix = "source0 source0 "
@@ -253,6 +271,7 @@ def test_a_model_of_many_languages_is_told_them(toy_models, toy_tokenizer):
 REFUSED = {
     "no words": (" \n", None, "sentence must be one line with a word in it, got none"),
     "two lines": ("a\nb", None, "sentence must be one line with a word in it, got several"),
+    "two sentences": (f"{LINE}. {OTHER.title()}!", None, "must be one sentence, got 2 in 'source1"),
     "no text": (None, None, "sentence must be a str, got None"),
     "half a character": ("a \ud800", None, "sentence must be valid Unicode"),
     "no words in the target": (LINE, "", "target must be one line with a word in it, got none"),

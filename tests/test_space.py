@@ -129,6 +129,7 @@ def test_what_is_not_translated_is_told(text, reason, translate):
     ("text", "reason"),
     [
         (f"{LINE}\n{OTHER}", "must be one line"),
+        (f"{LINE}. {OTHER.title()}!", "of one sentence, got 2"),
         ("source1 " * 61, "at most 60 words a side, got 62"),
     ],
 )

@@ -9,7 +9,7 @@ from .embedded_models import DEFAULT_MODEL
 
 
 def attention(  # noqa: PLR0913 - a parameter an option
-    sentence: Annotated[str, typer.Argument(help="One line of text.")],
+    sentence: Annotated[str, typer.Argument(help="One sentence; with --target, one line.")],
     model: Annotated[
         str,
         typer.Option(help="Folder, name in this package, or name on the Hub: the first there is."),

@@ -136,7 +136,7 @@ def look(
     Args:
         model: Any sequence-to-sequence model that returns attentions; it stays as it is.
         tokenizer: Its tokenizer.
-        sentence: One line of text.
+        sentence: One line; of one sentence, if there is no target, as each is translated alone.
         target: A translation to look at; without it, what the model writes.
         pieces: Whether to show the pieces that the model reads instead of whole words.
         **languages: `src_lang` and `tgt_lang`, for models of many languages.

@@ -87,6 +87,11 @@ def split_sentences(piece: Piece) -> list[Piece]:
     return [*sentences, Piece(gap, piece.text[start:])]
 
 
+def num_sentences(line: str) -> int:
+    """How many sentences of a line are translated each alone."""
+    return len(split_sentences(Piece("", line)))
+
+
 def ends_sentence(word: str, following: str) -> bool:
     """Whether a word is the last of its sentence; abbreviations, initials, ordinals are not."""
     word = word.rstrip(CLOSING)

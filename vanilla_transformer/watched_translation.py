@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .pipeline_translation import TranslationPipeline
-from .sentence_splits import Passage
+from .sentence_splits import Passage, num_sentences
 from .source_reading import tokenizer_lock
 from .translation_call import complaint_about
 from .translation_records import Hypothesis
@@ -53,6 +53,8 @@ def watch_translation(
     [piece] = passage.pieces
     check_length(piece.uncut_length, translator, "sentence")
     if target is None:
+        if own.get("on_long_input", "split") == "split":
+            check_sentence(sentence)
         settings: dict[str, Any] = {
             "on_long_input": "truncate",
             "return_tensors": True,
@@ -124,6 +126,15 @@ def check_line(text: Any, name: str) -> None:
         )
     if complaint:
         raise ValueError(f"{name} {complaint}")
+
+
+def check_sentence(text: str) -> None:
+    """Refuse what a pipeline translates in parts, none of which sees the others."""
+    if (count := num_sentences(text)) > 1:
+        raise ValueError(
+            f"sentence must be one sentence, got {count} in {text[:30]!r}, which are translated "
+            "each alone: look at one, or give a target to look at them together."
+        )
 
 
 def check_length(num_tokens: int, translator: TranslationPipeline, name: str) -> None:
