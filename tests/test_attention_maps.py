@@ -5,8 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from toy_models import LINE, OTHER, each_family
-from transformers import pipeline
+from toy_models import COMMON, HEADS, LAYERS, LINE, OTHER, T5_SIZES, each_family
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    LEDConfig,
+    LongT5Config,
+    ProphetNetConfig,
+    pipeline,
+)
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, watched_translation
 from vanilla_transformer.attention_maps import look, look_through
@@ -303,6 +309,43 @@ def test_what_there_is_not_is_refused(choice, complaint, toy_models, toy_tokeniz
 
 
 def test_a_model_without_attentions_is_refused(toy_models, toy_tokenizer, monkeypatch):
+SIZES = {"encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "max_position_embeddings": 64}
+NARROW = {
+    "led": LEDConfig(**COMMON, **LAYERS, **HEADS, attention_window=4, decoder_start_token_id=0),
+    "longt5": LongT5Config(**COMMON, **T5_SIZES, local_radius=3),
+    "prophetnet": ProphetNetConfig(
+        **{**COMMON, **SIZES, "decoder_start_token_id": 0, "hidden_size": 16},
+        num_encoder_layers=2,
+        num_decoder_layers=2,
+        num_encoder_attention_heads=2,
+        num_decoder_attention_heads=2,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "complaint"),
+    [
+        ("led", r"4 rows and 4 columns.* encoder attention of shape \[1, 2, 4, 5\] from LEDFor"),
+        ("longt5", r"encoder attention of shape \[1, 1, 2, 4, 12\] from LongT5For"),
+        ("prophetnet", r"cross attention of shape \[1, 2, 9, 4\] from ProphetNetFor"),
+    ],
+)
+def test_attention_that_is_not_rows_by_columns_is_refused(family, complaint, toy_tokenizer):
+    model = AutoModelForSeq2SeqLM.from_config(NARROW[family]).eval()
+
+    with pytest.raises(ValueError, match=complaint):
+        look(model, toy_tokenizer, LINE, OTHER)
+
+
+def test_rows_of_16_bits_sum_to_1_too(build, tiny_tokenizer):
+    maps = look(build().to(torch.bfloat16), tiny_tokenizer, SENTENCE, TARGET)
+
+    for weights in maps.weights.values():
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
+    assert maps.weights["decoder"].triu(1).count_nonzero() == 0
+
+
     silent = SimpleNamespace(eval=lambda: lambda **inputs: SimpleNamespace(cross_attentions=None))
     monkeypatch.setattr(watched_translation, "watched_twin", lambda model: silent)
 

@@ -86,6 +86,7 @@ def watch(model: Any, source: list[int], target: list[int]) -> dict[str, Tensor]
         if layers:
             found[kind] = torch.cat(layers).float().cpu()
     if not found:
+            check_shapes(layers, kind, (source, target[:-1]), model)
         raise ValueError(
             f"look needs a model that returns its attentions, got {type(model).__name__}, which "
             "has none: load one whose forward knows output_attentions=True."
@@ -95,6 +96,22 @@ def watch(model: Any, source: list[int], target: list[int]) -> dict[str, Tensor]
 
 def target_tokens(
     translator: TranslationPipeline, target: str, languages: dict[str, str]
+def check_shapes(
+    layers: list[Tensor], kind: str, texts: tuple[list[int], list[int]], model: Any
+) -> None:
+    """Refuse attention that has not a row and a column for every token."""
+    source, target = map(len, texts)
+    expected = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
+    for layer in layers:
+        if layer.dim() != 4 or layer.shape[-2:] != expected[kind]:
+            rows, columns = expected[kind]
+            raise ValueError(
+                f"look needs attention of {rows} rows and {columns} columns, a number for every "
+                f"two tokens, got {kind} attention of shape {[*layer.shape]} from "
+                f"{type(model).__name__}: look at a model with full attention."
+            )
+
+
 ) -> list[int]:
     """A given translation as the model would have written it, the start token first."""
     tokenizer, model = translator.tokenizer, translator.model
