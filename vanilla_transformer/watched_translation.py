@@ -10,7 +10,7 @@ from .pipeline_translation import TranslationPipeline
 from .sentence_splits import Passage, num_sentences
 from .source_reading import tokenizer_lock
 from .translation_call import complaint_about
-from .translation_records import Hypothesis
+from .translation_records import Hypothesis, written
 from .word_alignment import best_aligning, watched_twin
 from .word_ids import shift_right
 
@@ -60,13 +60,13 @@ def watch_translation(
             "return_tensors": True,
             **languages,
         }
-        written = translator(sentence, **settings)[0]["translation_token_ids"].tolist()
+        tokens = translator(sentence, **settings)[0]["translation_token_ids"].tolist()
     else:
         check_line(target, "target")
-        written = target_tokens(translator, target, languages)
-        check_length(len(written), translator, "target")
+        tokens = target_tokens(translator, target, languages)
+        check_length(len(tokens), translator, "target")
     source = piece.ids or []
-    return WatchedTranslation(passage, source, written, watch(translator.model, source, written))
+    return WatchedTranslation(passage, source, tokens, watch(translator.model, source, tokens))
 
 
 @torch.no_grad()
@@ -127,7 +127,10 @@ def check_shapes(
         read = shift(labels)
     else:
         read = shift_right(labels, tokenizer.pad_token_id, model.config.decoder_start_token_id)
-    return [int(read[0, 0]), *ids]
+    whole = torch.tensor([int(read[0, 0]), *ids])
+    ends = translator._setting("eos_token_id", {})
+    tokens: list[int] = written(whole, ends, None).tolist()  # mBART's labels end in a language
+    return tokens
 
 
 def check_line(text: Any, name: str) -> None:
