@@ -1,7 +1,8 @@
 """`vanilla-transformer attention`: every format is written, whole, and never over another file."""
 
 import pytest
-from toy_models import LINE, OTHER
+from toy_models import BARTLIKE, LINE, OTHER
+from transformers import MBartConfig, MBartForConditionalGeneration
 from typer.testing import CliRunner
 
 from vanilla_transformer import attention_file
@@ -56,6 +57,21 @@ def test_every_format_is_written(options, name, start, model, elsewhere):
     assert {file.name for file in elsewhere.iterdir()} == {name, "taken.html"}
 
 
+def test_a_model_of_many_languages_is_told_them(tokenizers, elsewhere):
+    folder, tokenizer = elsewhere / "many", tokenizers["mbart"]
+    words = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    MBartForConditionalGeneration(MBartConfig(**{**BARTLIKE, **words})).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    languages = {"src_lang": "en_XX", "tgt_lang": "de_DE"}
+    options = ("--src-lang", "en_XX", "--tgt-lang", "de_DE")
+
+    result = run("the cat", "--model", folder, "--target", "a dog", *options)
+
+    assert result.exit_code == 0, result.stderr
+    maps = look_through(load_translator(str(folder)), "the cat", "a dog", **languages)
+    assert (elsewhere / "attention.html").read_text("utf-8") == maps.page()
+
+
 def test_a_dash_is_stdout(model, elsewhere):
     result = run(LINE, "--model", model, "--target", OTHER, "--output", "-", "--format", "png")
 
@@ -70,6 +86,7 @@ REFUSED = {
     "a folder": (LINE, "must be a file", "--output", "."),
     "no such folder": (LINE, "must be a file in a folder", "--output", "no/a.html"),
     "no such format": (LINE, "format must be one of", "--output", "a.pdf"),
+    "languages of a model of one": (LINE, "src_lang must be left out", "--src-lang", "en"),
     "no such view of a page": (LINE, "or write a picture", "--view", "grid"),
     "a grid of a head": (LINE, "of one head", "--format", "png", "--view", "grid", "--head", 1),
     "no such model": (LINE, "--model", "--model", "no/such/folder"),

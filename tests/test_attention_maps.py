@@ -252,6 +252,7 @@ def test_a_model_of_many_languages_is_told_them(toy_models, toy_tokenizer):
 
     class Multilingual:
         src_lang = tgt_lang = "xx"
+        lang_code_to_id = {"en": 6, "de": 7}
 
         def __getattr__(self, name):
             return getattr(toy_tokenizer, name)

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 from test_pipeline_tokenizers import LANGUAGES
-from toy_models import BARTLIKE
+from toy_models import BARTLIKE, LINE, OTHER
 from transformers import AutoModelForSeq2SeqLM, M2M100Config, MBartConfig
 
 from vanilla_transformer.attention_maps import look
@@ -23,6 +23,29 @@ def of_many_languages(tokenizers):
         ).eval()
 
     return build
+
+
+@pytest.mark.parametrize("family", LANGUAGES)
+@pytest.mark.parametrize("name", ["src_lang", "tgt_lang"])
+@pytest.mark.parametrize("target", [None, "a dog"])
+def test_an_unknown_language_is_refused_and_changes_nothing(
+    family, name, target, of_many_languages
+):
+    tokenizer, model = of_many_languages(family)
+    source, goal, _ = LANGUAGES[family]
+    before = tokenizer("the cat"), tokenizer.src_lang, tokenizer.tgt_lang
+
+    for code in ("klingon", "</s>"):
+        languages = {"src_lang": source, "tgt_lang": goal, name: code}
+        with pytest.raises(ValueError, match=f"{name} must be one of the .* got '{code}'"):
+            look(model, tokenizer, "the cat", target, **languages)
+
+    assert (tokenizer("the cat"), tokenizer.src_lang, tokenizer.tgt_lang) == before
+
+
+def test_languages_are_refused_where_there_is_one(toy_models, toy_tokenizer):
+    with pytest.raises(ValueError, match=r"src_lang must be left out with .* got 'en'"):
+        look(toy_models["marian"], toy_tokenizer, LINE, OTHER, src_lang="en")
 
 
 @pytest.mark.parametrize("family", LANGUAGES)

@@ -17,6 +17,12 @@ def attention(  # noqa: PLR0913 - a parameter an option
     target: Annotated[
         str | None, typer.Option(help="A translation to look at; default: the model's own.")
     ] = None,
+    src_lang: Annotated[
+        str | None, typer.Option(help="Of the sentence, for models of many languages.")
+    ] = None,
+    tgt_lang: Annotated[
+        str | None, typer.Option(help="Of the translation, for models of many languages.")
+    ] = None,
     kind: Annotated[
         Literal["encoder", "decoder", "cross"] | None,
         typer.Option(help="Whose attention; default: cross, each written word at the source."),
@@ -54,7 +60,9 @@ def attention(  # noqa: PLR0913 - a parameter an option
     from .attention_maps import look_through
     from .translators import load_translator
 
-    maps = look_through(load_translator(model), sentence, target, pieces=pieces)
+    asked = {"src_lang": src_lang, "tgt_lang": tgt_lang}
+    languages = {name: code for name, code in asked.items() if code is not None}
+    maps = look_through(load_translator(model), sentence, target, pieces=pieces, **languages)
     write_output(output, wish.fulfil(maps), force=force)
     if output != Path("-"):
         typer.echo(f"Written: {output}", err=True)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .known_languages import check_languages
 from .pipeline_translation import TranslationPipeline
 from .sentence_splits import Passage, num_sentences
 from .source_reading import tokenizer_lock
@@ -47,6 +48,7 @@ def watch_translation(
 ) -> WatchedTranslation:
     """Translate a sentence, or read a translation, and run the model over both."""
     check_line(sentence, "sentence")
+    check_languages(translator.tokenizer, languages)
     own = translator._preprocess_params
     languages = {name: own[name] for name in LANGUAGES if name in own} | languages
     passage = translator.preprocess(sentence, on_long_input="truncate", **languages)
@@ -84,9 +86,9 @@ def watch(model: Any, source: list[int], target: list[int]) -> dict[str, Tensor]
     for kind, name in OUTPUTS.items():
         layers = [layer for layer in getattr(outputs, name, None) or () if layer is not None]
         if layers:
+            check_shapes(layers, kind, (source, target[:-1]), model)
             found[kind] = torch.cat(layers).float().cpu()
     if not found:
-            check_shapes(layers, kind, (source, target[:-1]), model)
         raise ValueError(
             f"look needs a model that returns its attentions, got {type(model).__name__}, which "
             "has none: load one whose forward knows output_attentions=True."
@@ -94,8 +96,6 @@ def watch(model: Any, source: list[int], target: list[int]) -> dict[str, Tensor]
     return found
 
 
-def target_tokens(
-    translator: TranslationPipeline, target: str, languages: dict[str, str]
 def check_shapes(
     layers: list[Tensor], kind: str, texts: tuple[list[int], list[int]], model: Any
 ) -> None:
@@ -112,6 +112,8 @@ def check_shapes(
             )
 
 
+def target_tokens(
+    translator: TranslationPipeline, target: str, languages: dict[str, str]
 ) -> list[int]:
     """A given translation as the model would have written it, the start token first."""
     tokenizer, model = translator.tokenizer, translator.model
@@ -119,9 +121,11 @@ def check_shapes(
         own = getattr(tokenizer, "tgt_lang", None)
         if languages.get("tgt_lang"):
             tokenizer.tgt_lang = languages["tgt_lang"]
-        ids: list[int] = tokenizer(text_target=target.strip(), verbose=False)["input_ids"]
-        if languages.get("tgt_lang"):
-            tokenizer.tgt_lang = own
+        try:
+            ids: list[int] = tokenizer(text_target=target.strip(), verbose=False)["input_ids"]
+        finally:
+            if languages.get("tgt_lang"):
+                tokenizer.tgt_lang = own
     labels = torch.tensor([ids])
     if shift := getattr(model, "prepare_decoder_input_ids_from_labels", None):
         read = shift(labels)
