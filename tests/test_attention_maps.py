@@ -309,7 +309,6 @@ def test_what_there_is_not_is_refused(choice, complaint, toy_models, toy_tokeniz
         look(toy_models["ours"], toy_tokenizer, LINE, OTHER).of(*choice)
 
 
-def test_a_model_without_attentions_is_refused(toy_models, toy_tokenizer, monkeypatch):
 SIZES = {"encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "max_position_embeddings": 64}
 NARROW = {
     "led": LEDConfig(**COMMON, **LAYERS, **HEADS, attention_window=4, decoder_start_token_id=0),
@@ -347,6 +346,7 @@ def test_rows_of_16_bits_sum_to_1_too(build, tiny_tokenizer):
     assert maps.weights["decoder"].triu(1).count_nonzero() == 0
 
 
+def test_a_model_without_attentions_is_refused(toy_models, toy_tokenizer, monkeypatch):
     silent = SimpleNamespace(eval=lambda: lambda **inputs: SimpleNamespace(cross_attentions=None))
     monkeypatch.setattr(watched_translation, "watched_twin", lambda model: silent)
 

@@ -185,8 +185,14 @@ def look_through(
     )
     for kind, weights in watched.attentions.items():
         rows, columns = maps.sides(kind)
-        maps.weights[kind] = rows.merge_rows(columns.merge_columns(weights))
+        maps.weights[kind] = rows.merge_rows(columns.merge_columns(_of_sum_1(weights)))
     return maps
+
+
+def _of_sum_1(weights: Tensor) -> Tensor:
+    """Rows that sum to 1 though they were rounded to 16 bits; one that is hidden stays 0."""
+    totals = weights.sum(dim=-1, keepdim=True)
+    return weights / totals.where(totals > 0, 1)
 
 
 def _num_words(text: str) -> int:
