@@ -86,6 +86,7 @@ REFUSED = {
     "a folder": (LINE, "must be a file", "--output", "."),
     "no such folder": (LINE, "must be a file in a folder", "--output", "no/a.html"),
     "no such format": (LINE, "format must be one of", "--output", "a.pdf"),
+    "a format and another ending": (LINE, "or another", "--format", "html", "--output", "a.PNG"),
     "languages of a model of one": (LINE, "src_lang must be left out", "--src-lang", "en"),
     "no such view of a page": (LINE, "or write a picture", "--view", "grid"),
     "a grid of a head": (LINE, "of one head", "--format", "png", "--view", "grid", "--head", 1),

@@ -25,6 +25,12 @@ class Wish:
     def of(cls, format: str | None, output: Path | None, **choice: Any) -> "Wish":
         """A wish whose format the file's name may tell."""
         ending = "" if output is None else output.suffix.lower().removeprefix(".")
+        if format and ending in FORMATS and format != ending:
+            raise ValueError(
+                f"format must be what the ending of output says, got {format!r} and "
+                f"{str(output)!r}: leave --format out, or say --output with .{format} or another "
+                "ending that is no format."
+            )
         format = format or ending or "html"
         if format not in FORMATS:
             raise ValueError(
