@@ -5,11 +5,14 @@ import json
 import re
 import shutil
 import subprocess
+from contextlib import nullcontext
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
 import pytest
-from random_maps import random_maps
+import torch
+from random_maps import random_maps, side
 
 EVIL = "</script><script>alert(1)</script> <!-- THE MAPS \u2028 & \"' <img/src=x> שלום"
 OUTSIDE = r"https?:|//\w|\bsrc\s*=|\bhref\s*=|url\(|@import|fetch\(|XMLHttpRequest|import\("
@@ -98,6 +101,17 @@ def test_what_it_cannot_begin_with_is_refused(choice, complaint, maps):
 def test_too_many_words_are_refused():
     with pytest.raises(ValueError, match="at most 200 words a side, got 201"):
         random_maps(target="word " * 200).page()
+
+
+@pytest.mark.parametrize(("layers", "heads", "fits"), [(6, 8, True), (12, 16, False)])
+def test_large_models_fit_with_fewer_words_only(layers, heads, fits, maps):
+    words = side(*["word"] * 199, None)
+    weights = dict.fromkeys(maps.weights, torch.zeros(1).expand(layers, heads, 200, 200))
+    large = replace(maps, weights=weights, source=words, read=words, written=words)
+
+    expected = nullcontext() if fits else pytest.raises(ValueError, match="got 23,040,000")
+    with expected:
+        assert len(large.page()) < 17_000_000
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")

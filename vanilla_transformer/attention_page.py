@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TEMPLATE = Path(__file__).with_suffix(".html")
 PLACE = "THE MAPS"
 MOST_WORDS = 200  # beside a map: beyond, browsers get slow
+MOST_CELLS = 6_000_000  # of all maps: the paper's base with as many words; 16 megabytes
 VIEWS = {"layer": "matrix", "head": "matrix", "links": "lines"}  # of a picture, here
 STEPS = 65_535
 
@@ -36,6 +37,12 @@ def compose_page(
         raise ValueError(
             f"A page must have at most {MOST_WORDS} words a side, got {longest}: look at a shorter "
             "sentence."
+        )
+    cells = sum(weights.numel() for weights in maps.weights.values())
+    if cells > MOST_CELLS:
+        raise ValueError(
+            f"A page must have at most {MOST_CELLS:,} weights in all its maps, got {cells:,}: look "
+            "at a shorter sentence, or write a picture."
         )
     start = {
         "view": VIEWS.get(view or "", "matrix"),
