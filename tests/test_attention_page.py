@@ -114,6 +114,46 @@ def test_large_models_fit_with_fewer_words_only(layers, heads, fits, maps):
         assert len(large.page()) < 17_000_000
 
 
+REACH = """<script>
+const first = (name) => document.querySelector(name);
+const lit = () => document.querySelectorAll(".on").length;
+const found = [first("#map canvas").getAttribute("role"), first("#map canvas").ariaLabel];
+first(".text span").focus();
+found.push(first(".text span").tabIndex, lit(), first("#told").hidden);
+first(".text span").blur();
+found.push(lit());
+first("input[value=lines]").click();
+first(".lines span").focus();
+found.push(lit(), first("#told").hidden);
+first(".lines span").blur();
+found.push(lit(), first("#told").hidden);
+document.documentElement.dataset.found = JSON.stringify(found);
+</script>"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_words_are_reached_by_keys_and_the_map_has_a_name(maps, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(maps.page().replace("</body>", f"{REACH}</body>"), encoding="utf-8")
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    shown = subprocess.run(
+        [*command, f"--user-data-dir={tmp_path}", file.as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+
+    [found] = re.findall(r'data-found="(.*?)"', shown.stdout)
+    assert json.loads(unescape(found)) == [
+        *("img", "Cross attention, layer 2, mean of its heads: 4 rows, 4 columns"),
+        *(0, 2, True),  # a word of a text lights itself and its partner, and tells nothing
+        0,
+        *(1, False),  # one of the lines lights itself, and tells where it looks
+        *(0, True),
+    ]
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_its_script_is_valid(maps, tmp_path):
     script = re.findall(r"<script>(.*?)</script>", maps.page(), re.DOTALL)[0]
