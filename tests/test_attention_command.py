@@ -1,8 +1,10 @@
 """`vanilla-transformer attention`: every format is written, whole, and never over another file."""
 
 import pytest
+from scripts.fresh_process import REPOSITORY
 from toy_models import BARTLIKE, LINE, OTHER
 from transformers import MBartConfig, MBartForConditionalGeneration
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from vanilla_transformer import attention_file
@@ -131,3 +133,14 @@ def test_a_file_that_came_meanwhile_is_kept(elsewhere):
         attention_file.write_output(elsewhere / "taken.html", b"new", force=False)
 
     assert (elsewhere / "taken.html").read_text() == "mine"
+
+
+def test_the_docs_name_every_option():
+    text = (REPOSITORY / "docs" / "attention.md").read_text("utf-8")
+    parameters = get_command(app).commands["attention"].params
+
+    options = [option for parameter in parameters for option in parameter.opts if "--" in option]
+    assert len(options) > 10
+    assert [
+        option for option in options if f"`{option}" not in text and f" {option} " not in text
+    ] == []
