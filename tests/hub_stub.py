@@ -23,9 +23,10 @@ ROUTES = []
 class RefusalError(Exception):
     """A response that is no success."""
 
-    def __init__(self, code, message="", **headers):
+    def __init__(self, code, message="", page=None, **headers):
         super().__init__(message)
         self.code, self.message, self.headers = code, message, headers
+        self.body = page or {"error": message}  # a gateway sends a page, the Hub itself JSON
 
 
 @dataclass
@@ -137,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
             code, content, headers = self.work(hub)
             self.fail_if_told(hub.fault_at(request, after=True))
         except RefusalError as refusal:
-            code, content = refusal.code, {"error": refusal.message}
+            code, content = refusal.code, refusal.body
             headers = {"X-Error-Message": refusal.message, **refusal.headers}
         except ConnectionAbortedError:
             self.close_connection = True

@@ -86,6 +86,7 @@ TROUBLE = {
     "whoami": ("/api/whoami", 1, False),
     "create": ("/api/repos/create", 2, False),
     "created unnoticed": ("/api/repos/create", 1, True),
+    "validate": ("/api/validate-yaml", 2, False),
     "info": ("GET /api/models/", 1, False),
     "preupload": ("/preupload/", 1, False),
     "large file": ("PUT /lfs/", 2, False),
@@ -93,7 +94,8 @@ TROUBLE = {
     "commit": ("/commit/", 3, False),
     "committed unnoticed": ("/commit/", 1, True),
 }
-FAULTS = {"broken connection": {}, "502": {"code": 502}}
+PAGE = {"code": 503, "page": b"<html>Service unavailable</html>"}
+FAULTS = {"broken connection": {}, "502": {"code": 502}, "page of a gateway": PAGE}
 
 
 @pytest.mark.parametrize(("request_", "times", "after"), TROUBLE.values(), ids=TROUBLE)
@@ -133,6 +135,15 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_hub_says(folder, at_hub):
 
     assert hub.waits == [17, 23]
     assert published(hub.repositories[NAME]) == content_of(folder)
+
+
+def test_a_gateway_that_stays_is_said_to_be_one(folder, at_hub):
+    with at_hub() as hub:
+        hub.fail("/api/validate-yaml", times=99, **PAGE)
+        with pytest.raises(UploadError, match=r"must answer, got JSONDecodeError.*check the netw"):
+            upload(folder, TO_NAME, "Never")
+
+    assert len(hub.waits) > 1
 
 
 def test_nobody_waits_an_hour(folder, at_hub):

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
+from json import JSONDecodeError
 
 from huggingface_hub.errors import (
     HfHubHTTPError,
@@ -35,6 +36,8 @@ ADVICE = {
 }
 LATER = "publish again later, what is there is not sent again"
 OTHER_WAY = "set HF_HUB_DISABLE_XET=1, then they go by plain HTTP"
+# What an answer that never came, or was no answer of the Hub's but a gateway's page, ends in.
+UNANSWERED = (HTTPError, ConnectionError, TimeoutError, JSONDecodeError)
 NETWORK = "check the network, proxies and HF_ENDPOINT, and publish again: what is there stays there"
 
 
@@ -57,7 +60,7 @@ def explain(error: BaseException, repository: str) -> UploadError | None:
         advice = ADVICE[413] if QUOTA.search(said) else ADVICE.get(code, LATER)
         heard = f"{code}{f' ({said})' if said else ''}"
         return UploadError(f"The Hub must take {repository}, got {heard}: {advice}.")
-    if isinstance(cause, HTTPError | ConnectionError | TimeoutError):
+    if isinstance(cause, UNANSWERED):
         said = f"{type(cause).__name__}{f': {cause}' if str(cause) else ''}"
         other_way = f" Or {OTHER_WAY}." if "xet" in said else ""
         return UploadError(f"The Hub must answer, got {said}: {NETWORK}.{other_way}")
@@ -73,7 +76,7 @@ def explain(error: BaseException, repository: str) -> UploadError | None:
 def cause_of(error: BaseException) -> BaseException:
     """The error of the Hub behind an error, if there is one: uploads of large files hide it."""
     chain = [*_chain(error)]
-    kinds = UploadError, LocalTokenNotFoundError, HTTPError, ConnectionError, TimeoutError
+    kinds = UploadError, LocalTokenNotFoundError, *UNANSWERED
     return next((one for one in chain if isinstance(one, kinds)), error)
 
 
@@ -95,7 +98,7 @@ def seconds_to_wait(error: BaseException, attempt: int) -> float | None:
         return patience if code in OVERTAKEN else None
     if isinstance(cause, OfflineModeIsEnabled | LocalTokenNotFoundError | UploadError):
         return None
-    return patience if isinstance(cause, HTTPError | ConnectionError | TimeoutError) else None
+    return patience if isinstance(cause, UNANSWERED) else None
 
 
 def _asked_to_wait(headers: Mapping[str, str]) -> float | None:
