@@ -219,6 +219,32 @@ SPOILT = {
     "metadata": (add_metadata, "The metadata of model.safetensors"),
     "card": (lambda f: (f / "README.md").write_text("---\nlicense: mit\n---\n/tmp/x"), "README.md"),
     "bad card": (lambda f: (f / "README.md").write_text("# No metadata"), "README.md: A card must"),
+    "damaged settings": (
+        lambda f: (f / "generation_config.json").write_text('{"num_beams": 4,'),
+        "generation_config.json must be JSON in UTF-8, got",
+    ),
+    "other settings": (
+        lambda f: (f / "generation_config.json").write_text("[]"),
+        "generation_config.json must hold names with values, got []",
+    ),
+    "damaged words": (lambda f: (f / "words.json").write_bytes(b"\xff"), "words.json must be JSON"),
+    "no configuration": (lambda f: (f / "config.json").write_text("[]"), "Error: config.json must"),
+    "empty tokenizer": (
+        lambda f: (f / "tokenizer.json").write_text("{}"),
+        "must hold a tokenizer (save one there with tokenizer.save_pretrained), got: KeyError",
+    ),
+    "odd configuration": (
+        lambda f: (f / "config.json").write_text('{"model_type": ["x"]}'),
+        "got: TypeError",
+    ),
+    "no sections": (
+        lambda f: (f / "recipe.yaml").write_text("batching: [3]\nseed: 1"),
+        "recipe.yaml must hold the sections of a recipe, got {'batching': [3]}",
+    ),
+    "no languages": (
+        lambda f: (f / "recipe.yaml").write_text("corpus: {source: 3, target: de}"),
+        "recipe.yaml must hold the sections of a recipe, got {'corpus.source': 3}",
+    ),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors"),
     "cut weights": (lambda f: (f / "model.safetensors").write_bytes(b"1234"), "safetensors"),
     "no tokenizer": (lambda f: [one.unlink() for one in f.glob("tok*")], "must hold a tokenizer"),
@@ -236,6 +262,29 @@ def test_each_thing_that_must_not_be_published_is_refused(name, copy, at_hub, un
     assert complaint in result.stderr.splitlines()[-1]
     assert TOKEN not in result.stderr
     assert hub.repositories == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "results.json must be JSON in UTF-8, got"),
+        ("[]", "results.json must hold scores by test set, got []"),
+        ('{"test": 3}', "results.json must hold scores by test set, got {'test': 3}"),
+        ('{"test": {"bleu_signature": [3]}}', "results.json must hold scores by test set"),
+    ],
+)
+def test_results_of_a_run_that_are_none_are_refused_by_name(
+    text, complaint, copy, tmp_path, unverified
+):
+    run = tmp_path / "run"
+    shutil.copytree(copy, run / "model")
+    (run / "model" / "recipe.yaml").write_text("seed: 1")
+    (run / "results.json").write_text(text)
+    result = publish(run / "model", "--dry-run", "--folder", tmp_path / "dry")
+
+    assert result.exit_code == 1
+    assert complaint in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "dry").exists()
 
 
 @pytest.mark.parametrize("name", ["facts.yaml", "card.md"])

@@ -15,7 +15,7 @@ from .hub_upload import files_of
 from .model_card import CardSubject, complaints_about_card, make_card
 from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from .pipeline_translation import TranslationPipeline
-from .publishing_checks import refusals_of
+from .publishing_checks import refusals_of, refusals_of_json
 from .run_facts import RECIPE, read_run_of
 from .translators import ADAPTER, load_model, load_tokenizer, way_to_a_model
 
@@ -42,8 +42,9 @@ def make_folder(
     check_source(source)
     made_anew = (*MADE_ANEW, CARD) if card else MADE_ANEW
     taken, left_out = choose_files(source, made_anew, exclude)
-    problems = [*refusals_of(taken)]
-    loaded = attempt(lambda: load(source), problems)
+    damaged = [*refusals_of_json(taken)]
+    problems = [*damaged, *refusals_of(taken)]
+    loaded = None if damaged else attempt(lambda: load(source), problems)
     if loaded is None:
         raise ValueError("\n".join(problems))
     model, tokenizer = loaded

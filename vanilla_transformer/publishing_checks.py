@@ -1,6 +1,7 @@
-"""Says what keeps files from being published: pickles, nan, keys, paths of a machine."""
+"""Says what keeps files from being published: damage, pickles, nan, keys, paths of a machine."""
 
 import json
+import reprlib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ FIRST_BYTES_OF_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 
 WEIGHTS = ".safetensors"
 ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}  # by their first bytes; others are UTF-8
 NAMES_SHOWN = 3
+OF_THE_LIBRARY = {  # which takes for granted that these hold names with values
+    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
+    *("special_tokens_map.json", "added_tokens.json"),
+}
 WAY_OUT = "take it out, or leave the file out with --exclude {name}"
 
 
@@ -29,6 +34,22 @@ def refusals_of(files: dict[str, Path]) -> Iterator[str]:
         else:
             for leak in find_leaks(readable_part_of(file)):
                 yield f"{name} must hold nothing private, got {leak}: {way_out}."
+
+
+def refusals_of_json(files: dict[str, Path]) -> Iterator[str]:
+    """Every file that is no JSON though its name says so: the library passes over some of them."""
+    for name, file in sorted(files.items()):
+        if file.suffix != ".json":
+            continue
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            or_out = "" if name in OF_THE_LIBRARY else f", or leave it out with --exclude {name}"
+            yield f"{name} must be JSON in UTF-8, got: {error}: save it again{or_out}."
+        else:
+            if name in OF_THE_LIBRARY and not isinstance(content, dict):
+                said = reprlib.repr(content)
+                yield f"{name} must hold names with values, got {said}: save it again."
 
 
 def is_pickle(file: Path) -> bool:

@@ -16,6 +16,7 @@ import yaml
 
 MODEL, RECIPE, LOG, RESULTS = "model", "recipe.yaml", "log.jsonl", "results.json"
 CORPUS, CURVES = "corpus.txt", "report.png"
+SECTIONS = ("corpus", "batching", "optimization", "checkpoints")  # of which a card tells values
 PAIRS = re.compile(r"^([\d,]+) training pairs, ([\d,]+) source and ([\d,]+) target tokens", re.M)
 Facts = dict[str, Any]
 
@@ -57,7 +58,7 @@ def read_run_of(model: Path) -> RunFacts:
     pairs = PAIRS.search(text)
     return RunFacts(
         recipe=read_recipe(model / RECIPE),
-        results=json.loads((run / RESULTS).read_text(encoding="utf-8")),
+        results=read_results(run / RESULTS),
         evaluations=[line for line in of_this_model if line["kind"] == "evaluation"],
         start=next((line for line in reversed(of_this_model) if line["kind"] == "start"), {}),
         averaged=result.get("averaged", []),
@@ -91,6 +92,27 @@ def whole_lines(log: Path) -> Iterator[tuple[bytes, Facts]]:
             yield raw, line
 
 
+def read_results(file: Path) -> dict[str, Facts]:
+    """The scores by test set."""
+    try:
+        results = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{file} must be JSON in UTF-8, got: {error}: restore it, or take it away."
+        ) from error
+    if not isinstance(results, dict) or not all(map(_are_scores, results.values())):
+        raise ValueError(
+            f"{file} must hold scores by test set, got {results!r}: restore it, or take it away."
+        )
+    return results
+
+
+def _are_scores(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return not any(isinstance(one, dict | list) for one in value.values())
+
+
 def read_recipe(file: Path) -> Facts:
     """A recipe that names files without the folders they lie in, which are nobody's business."""
     if not file.is_file():
@@ -99,11 +121,25 @@ def read_recipe(file: Path) -> Facts:
         recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} must be YAML in UTF-8, got: {error}.") from error
-    if not isinstance(recipe, dict):
-        raise ValueError(f"{file} must hold the sections of a recipe, got {recipe!r}.")
+    misshaped = _misshaped(recipe) if isinstance(recipe, dict) else recipe
+    if misshaped != {}:
+        raise ValueError(
+            f"{file} must hold the sections of a recipe, got {misshaped!r}: restore it, or take it "
+            "away."
+        )
     if isinstance(recipe.get("corpus"), dict):
         recipe["corpus"] = _without_folders(recipe["corpus"])
     return recipe
+
+
+def _misshaped(recipe: Facts) -> Facts:
+    """Sections that are none, and languages that are no text."""
+    sections = {name: recipe[name] for name in SECTIONS if recipe.get(name) is not None}
+    odd = {name: value for name, value in sections.items() if not isinstance(value, dict)}
+    if "corpus" in sections and "corpus" not in odd:
+        told = {f"corpus.{side}": sections["corpus"].get(side) for side in ("source", "target")}
+        odd |= {name: value for name, value in told.items() if not isinstance(value, str | None)}
+    return odd
 
 
 def _without_folders(corpus: Facts) -> Facts:

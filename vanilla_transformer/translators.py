@@ -14,6 +14,9 @@ from .pipeline_translation import TranslationPipeline
 ADAPTER = "adapter_config.json"
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
+# What damaged files end in where the library reads them, beside errors that say it themselves.
+DAMAGE = (RuntimeError, SafetensorError, TypeError, LookupError, AttributeError)
+
 Precision = Literal["bfloat16", "float32", "int8"]
 
 
@@ -47,9 +50,10 @@ def load_tokenizer(model: str) -> Any:
         )
     try:
         return AutoTokenizer.from_pretrained(model)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, *DAMAGE) as error:
         way_out = "save one there with tokenizer.save_pretrained" if is_folder else "no such folder"
-        raise ValueError(f"{model} must hold a tokenizer ({way_out}), got: {error}") from error
+        said = _reason_of(error)
+        raise ValueError(f"{model} must hold a tokenizer ({way_out}), got: {said}") from error
 
 
 def way_to_a_model(folder: Path) -> str:
@@ -64,8 +68,15 @@ def load_model(model: str, dtype: torch.dtype | Literal["auto"]) -> Any:
     load = _load_merged if Path(model, ADAPTER).is_file() else AutoModelForSeq2SeqLM.from_pretrained
     try:
         return load(model, dtype=dtype).eval()
-    except (RuntimeError, SafetensorError) as error:
-        raise ValueError(f"{model} must hold a model that can be loaded, got: {error}") from error
+    except DAMAGE as error:
+        said = _reason_of(error)
+        raise ValueError(f"{model} must hold a model that can be loaded, got: {said}") from error
+
+
+def _reason_of(error: Exception) -> str:
+    """What an error says; of a TypeError or its like, which were not meant for users, its name."""
+    is_sentence = isinstance(error, OSError | ValueError | RuntimeError | SafetensorError)
+    return str(error) if is_sentence else repr(error)
 
 
 def _load_merged(adapter: str, **kwargs: Any) -> Any:
