@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import subprocess
 import tempfile
 from copy import deepcopy
 from pathlib import Path
@@ -172,13 +173,62 @@ def test_what_another_process_reads_must_be_what_the_model_computes(
     logits = model(**inputs, decoder_input_ids=inputs["input_ids"]).logits.detach()
     translate = pipeline("translation", model=model, tokenizer=toy_tokenizer)
     seen = change(logits, texts_of(translate(folder_verification.TEXTS)))
-    monkeypatch.setattr(folder_verification, "_read_alone", lambda folder: seen)
+    monkeypatch.setattr(folder_verification, "_read_alone", lambda folder, decoding: seen)
 
     if complaint is None:
         verify_folder(None, model, toy_tokenizer)
     else:
         with pytest.raises(ValueError, match=complaint):
             verify_folder(None, model, toy_tokenizer)
+
+
+def test_who_draws_words_and_knows_fewer_of_them_as_targets_is_verified_too(
+    build_tiny, toy_tokenizer, tmp_path
+):
+    model = build_tiny(
+        vocab_size=len(toy_tokenizer),
+        decoder_vocab_size=8,
+        share_encoder_decoder_embeddings=False,
+        tie_word_embeddings=False,
+    ).eval()
+    model.generation_config.do_sample = True
+    for part in (model, toy_tokenizer):
+        part.save_pretrained(tmp_path)
+
+    verify_folder(tmp_path, model, toy_tokenizer)
+
+
+def test_a_model_that_cannot_take_the_texts_says_why_before_a_process_starts(
+    build_tiny, toy_tokenizer, monkeypatch
+):
+    model = build_tiny(
+        vocab_size=len(toy_tokenizer), position_encoding="learned", max_position_embeddings=2
+    )
+    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: pytest.fail("started"))
+
+    with pytest.raises(ValueError, match="knows 2 positions"):
+        verify_folder(Path("folder"), model, toy_tokenizer)
+
+
+# What takes the place of the other process, and what is said of its end.
+ENDS = {
+    "killed": ("import os; os.kill(os.getpid(), 9)", r"signal 9 \(Killed\): it wants.* memory"),
+    "late": ("import time; time.sleep(60)", r"must end within 0.2 seconds"),
+    "refused": ("raise SystemExit('no room')", r"installed, got: no room\.$"),
+}
+
+
+@pytest.mark.parametrize(("program", "complaint"), ENDS.values(), ids=ENDS)
+def test_how_the_other_process_ended_is_told(
+    program, complaint, toy_models, toy_tokenizer, tmp_path, monkeypatch
+):
+    (tmp_path / "reader.py").write_text(program)
+    monkeypatch.setattr(folder_verification, "READER", tmp_path / "reader.py")
+    if "sleep" in program:
+        monkeypatch.setattr(folder_verification, "SECONDS", 0.2)
+
+    with pytest.raises(ValueError, match=complaint):
+        verify_folder(tmp_path, toy_models["ours"], toy_tokenizer)
 
 
 def spoil_weights(folder, value):

@@ -35,11 +35,12 @@ def read(task: dict[str, Any]) -> None:
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, **trust).eval()
     batch = tokenizer(task["texts"], return_tensors="pt", padding=True)
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    targets = inputs["input_ids"].clamp(max=model.config.target_vocab_size - 1)
     with torch.no_grad():
-        logits = model(**inputs, decoder_input_ids=inputs["input_ids"]).logits
+        logits = model(**inputs, decoder_input_ids=targets).logits
     save_file({"logits": logits.contiguous()}, task["logits"])
     translate = pipeline("translation", model=folder, **trust)
-    records = translate(task["texts"])
+    records = translate(task["texts"], **task["decoding"])
     foreign = [name for name in sys.modules if name.partition(".")[0] == PACKAGE]
     assert not foreign, f"the package is here all the same: {foreign}"
     json.dump([record["translation_text"] for record in records], sys.stdout)
