@@ -61,8 +61,11 @@ def test_an_existing_repository_is_updated_in_one_commit_and_keeps_other_files(f
     assert len(hub.asked("PUT /lfs/")) == 3  # the picture has not changed
 
 
-def test_weights_of_an_earlier_publication_go_in_the_same_commit(folder, at_hub):
-    earlier = ("model-00001-of-00002.safetensors", "model.safetensors.index.json")
+def test_files_of_an_earlier_model_go_in_the_same_commit(folder, at_hub):
+    earlier = (
+        *("model-00001-of-00002.safetensors", "model.safetensors.index.json"),
+        "training_args.bin",
+    )
     with at_hub() as hub:
         files = {**dict.fromkeys(earlier, b"old"), "pytorch_model.bin": b"old", "more.bin": b"mine"}
         hub.repositories[NAME] = Repository(private=False, commits=[("by hand", files)])

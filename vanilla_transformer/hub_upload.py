@@ -26,6 +26,7 @@ from . import __version__
 from .hub_errors import NO_TOKEN, UploadError, explain, seconds_to_wait
 
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.ckpt*", "*.h5")
+OF_A_TRAINER = ("training_args.bin",)  # a pickle, which its push_to_hub leaves
 ATTEMPTS = 6
 LONGEST_WAIT = 600  # seconds; the Hub counts requests in windows of five minutes
 
@@ -120,9 +121,9 @@ def files_of(folder: Path) -> dict[str, Path]:
     return {file.relative_to(folder).as_posix(): file for file in files}
 
 
-def is_weights(name: str) -> bool:
-    """Whether a file of the repository's top is, or lists, weights of a model."""
-    return "/" not in name and any(fnmatch(name, pattern) for pattern in WEIGHTS)
+def is_of_a_model(name: str) -> bool:
+    """Whether a file of the repository's top is, or lists, weights of a model, or is a pickle."""
+    return "/" not in name and any(fnmatch(name, one) for one in (*WEIGHTS, *OF_A_TRAINER))
 
 
 def is_package(name: str) -> bool:
@@ -130,8 +131,8 @@ def is_package(name: str) -> bool:
     return name.startswith(f"{__package__}/")
 
 
-# Which files of an earlier publication would be loaded in the place of, or beside, the new ones.
-IS_STALE: dict[Kind, Callable[[str], bool]] = {"model": is_weights, "space": is_package}
+# Which files of an earlier publication would be taken for, or loaded beside, the new ones.
+IS_STALE: dict[Kind, Callable[[str], bool]] = {"model": is_of_a_model, "space": is_package}
 
 
 def persist(act: Callable[[], Result], repository: str) -> Result:
