@@ -128,6 +128,44 @@ def test_a_dry_run_leaves_the_folder_and_names_every_file(source, at_hub, tmp_pa
     assert {"LICENSE", "README.md", "modeling_vanilla_transformer.py"} <= listed.keys()
 
 
+def test_what_is_not_made_anew_is_said_to_be_left_out(copy, tmp_path, unverified):
+    weights = load_file(copy / "model.safetensors")
+    keys = sorted(weights)
+    parts = {f"model-0000{n}-of-00002.safetensors": keys[n - 1 :: 2] for n in (1, 2)}
+    for name, part in parts.items():
+        save_file({key: weights[key] for key in part}, copy / name, metadata={"format": "pt"})
+    index = {key: name for name, part in parts.items() for key in part}
+    (copy / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": index})
+    )
+    (copy / "model.safetensors").rename(copy / "ema.safetensors")
+    (copy / "handler.py").write_text("")
+    (copy / "attention_scores.py").write_text("")  # which is made anew
+    result = publish(copy, "--dry-run", "--folder", tmp_path / "dry", "--exclude", "LICENSE")
+
+    assert result.exit_code == 0, result.stderr
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [line[2] for line in lines if line[:2] == ["left", "out"]] == [
+        *(".hidden", "LICENSE", "checkpoint-5/", "ema.safetensors", "handler.py", "old_module.py")
+    ]
+    assert "model.safetensors" in {line[1] for line in lines}
+
+
+def test_a_folder_that_was_asked_for_stays_when_the_upload_fails(
+    source, at_hub, tmp_path, unverified, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with at_hub() as hub:
+        hub.fail("/commit/", code=402, times=99)
+        asked = publish(source, "--to", NAME, "--folder", tmp_path / "asked")
+        publish(source, "--to", NAME)
+
+    assert asked.exit_code == 1
+    assert "billing" in asked.stderr
+    assert (tmp_path / "asked" / "model.safetensors").is_file()
+    assert not [*tmp_path.glob("vanilla-transformer-*")]
+
+
 def test_a_dry_run_finds_itself_a_folder(source, unverified, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = publish(source, "--dry-run")

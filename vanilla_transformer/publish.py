@@ -70,7 +70,8 @@ def publish(options: Options, say: Say, tell: Say) -> None:
     name = destination.repository if destination else options.name
     with folder_for(options) as folder:
         tell(f"making {folder}")
-        left_out = FILL[options.kind](options, folder, name, tell)
+        with whole_or_gone(folder):
+            left_out = FILL[options.kind](options, folder, name, tell)
         if destination is None:
             say(f"repository  {describe_place(options)}")
             say(f"folder      {folder}")
@@ -125,7 +126,6 @@ def describe_place(options: Options) -> str:
 @contextmanager
 def folder_for(options: Options) -> Iterator[Path]:
     """A new folder; it stays if it was asked for or is all that a dry run leaves, else it goes."""
-    stays = options.dry_run or options.folder is not None
     if options.folder is None:
         place = Path(tempfile.mkdtemp(prefix="vanilla-transformer-"))
     else:
@@ -133,9 +133,16 @@ def folder_for(options: Options) -> Iterator[Path]:
         place.mkdir(parents=True, exist_ok=True)
     try:
         yield place
-    except BaseException:
-        stays = False  # what is not whole is of no use, and in the way of the next attempt
-        raise
     finally:
-        if not stays:
+        if not options.dry_run and options.folder is None:
             shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def whole_or_gone(folder: Path) -> Iterator[None]:
+    """What is not whole is of no use, and in the way of the next attempt."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise

@@ -1,7 +1,7 @@
 """Makes of a model folder another one that holds all a stranger needs; the first is only read."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -21,6 +21,8 @@ from .translators import ADAPTER, load_model, load_tokenizer, way_to_a_model
 
 CARD, CURVES = "README.md", "training.png"
 MADE_ANEW = ("*.py", "*.safetensors.index.json", RECIPE)  # what the source has of them may be old
+# Weights in parts are not left out: they go in one file.
+PARTS = ("model-?????-of-?????.safetensors", "model.safetensors.index.json")
 Problems = list[str]
 
 
@@ -53,11 +55,12 @@ def make_folder(
     for file_name, file in taken.items():
         if not (folder / file_name).exists() and file.suffix != ".safetensors":
             shutil.copyfile(file, folder / file_name)
-    publication = Publication(folder, model, tokenizer, left_out)
+    publication = Publication(folder, model, tokenizer)
     if not problems:  # only then does a model translate, as a card wants it
         attempt(lambda: write_card(source, publication, name, card), problems)
     written = {name: file for name, file in files_of(folder).items() if name not in taken}
     refuse([*problems, *refusals_of(written)])
+    publication.left_out = sorted({*left_out, *files_that_vanish(source, folder)})
     return publication
 
 
@@ -84,6 +87,14 @@ def choose_files(
         elif not any(fnmatch(place.name, pattern) for pattern in made_anew):
             taken[place.name] = place
     return taken, [name for name in left_out if name != "__pycache__/"]
+
+
+def files_that_vanish(source: Path, folder: Path) -> Iterator[str]:
+    """Files that were to be made anew and are not there again: code and weights of others."""
+    for place in source.iterdir():
+        is_there = (folder / place.name).exists() or any(fnmatch(place.name, p) for p in PARTS)
+        if place.is_file() and not is_there:
+            yield place.name
 
 
 def load(source: Path) -> tuple[Any, Any]:
