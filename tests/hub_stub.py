@@ -243,6 +243,13 @@ def info(hub, request, kind, name):
     return {**told, "siblings": siblings, "tags": []}
 
 
+@route("GET", "/api/(model|space)s/([^/]+/[^/]+)/auth-check/write")
+def may_write(hub, request, kind, name):
+    hub.repository(name, kind)
+    request.must_write(name)
+    return {}
+
+
 @route("POST", "/api/(model|space)s/([^/]+/[^/]+)/preupload/main")
 def preupload(hub, request, kind, name):
     request.must_write(name)

@@ -214,6 +214,28 @@ def test_whoever_may_not_write_learns_it_before_any_work(token, repository, comp
     assert token is None or token not in str(refusal.value)
 
 
+@pytest.mark.parametrize("kind", ["model", "space"])
+@pytest.mark.parametrize(
+    ("repository", "private", "complaint"),
+    [
+        ("alice/public", True, "there and public"),
+        ("public", True, "got alice/public, which is there and public"),
+        ("somebody/public", False, "403.*write access"),
+    ],
+)
+def test_a_repository_that_cannot_be_written_to_is_refused_before_any_work(
+    repository, private, complaint, kind, at_hub
+):
+    with at_hub() as hub:
+        for name in ("alice/public", "somebody/public"):
+            commits = [("by hand", {})]
+            hub.repositories[name] = Repository(private=False, commits=commits, kind=kind)
+        with pytest.raises(UploadError, match=complaint):
+            find_destination(repository, private=private, kind=kind)
+
+    assert hub.waits == []
+
+
 @pytest.mark.parametrize(
     ("fault", "complaint"),
     [

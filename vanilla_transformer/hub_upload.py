@@ -17,9 +17,11 @@ from huggingface_hub import (
     CommitOperationAdd,
     CommitOperationDelete,
     HfApi,
+    ModelInfo,
+    SpaceInfo,
     get_token,
 )
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
 from . import __version__
@@ -68,7 +70,30 @@ def find_destination(repository: str, *, private: bool, kind: Kind = "model") ->
             "access at https://huggingface.co/settings/tokens and run `hf auth login`."
         )
     full_name = repository if "/" in repository else f"{user['name']}/{repository}"
-    return Destination(full_name, private, kind)
+    destination = Destination(full_name, private, kind)
+    persist(lambda: _check_access(destination), full_name)
+    return destination
+
+
+def _check_access(destination: Destination) -> None:
+    """Refuse a repository that is there, if it is public or another's; a new one is made later."""
+    try:
+        _look(destination)
+        _api().auth_check(destination.repository, repo_type=destination.kind, write=True)
+    except RepositoryNotFoundError:
+        return
+
+
+def _look(destination: Destination) -> ModelInfo | SpaceInfo:
+    """What is in a repository; one that is public and must not be is refused."""
+    api, repository, kind = _api(), destination.repository, destination.kind
+    there = api.space_info(repository) if kind == "space" else api.model_info(repository)
+    if destination.private and not there.private:
+        raise UploadError(
+            f"--private wants a private repository, got {repository}, which is there and public: "
+            "make it private in its settings on the Hub, or leave --private out."
+        )
+    return there
 
 
 def upload(folder: Path, destination: Destination, message: str) -> str:
@@ -91,19 +116,14 @@ def _create(destination: Destination) -> None:
 
 def _commit(folder: Path, destination: Destination, message: str) -> CommitInfo:
     """One commit that makes the repository what the folder is; other files there stay."""
-    api, repository, kind = _api(), destination.repository, destination.kind
-    before = api.space_info(repository) if kind == "space" else api.model_info(repository)
-    if destination.private and not before.private:
-        raise UploadError(
-            f"--private wants a private repository, got {repository}, which is there and public: "
-            "make it private in its settings on the Hub, or leave --private out."
-        )
+    repository, kind = destination.repository, destination.kind
+    before = _look(destination)
     there = {sibling.rfilename for sibling in before.siblings or []}
     files = files_of(folder)
     stale = [name for name in sorted(there - files.keys()) if IS_STALE[kind](name)]
     if stale:
         logger.warning("removing earlier files from %s: %s", repository, ", ".join(stale))
-    return api.create_commit(
+    return _api().create_commit(
         repository,
         [
             *(CommitOperationDelete(name) for name in stale),
