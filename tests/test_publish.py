@@ -166,6 +166,23 @@ def test_a_folder_that_was_asked_for_stays_when_the_upload_fails(
     assert not [*tmp_path.glob("vanilla-transformer-*")]
 
 
+def test_weights_that_are_wider_in_memory_than_stored_keep_their_size(
+    source, copy, tmp_path, unverified
+):
+    config = json.loads((copy / "config.json").read_text())  # as `make embed` writes it
+    (copy / "config.json").write_text(json.dumps({**config, "dtype": "float32"}))
+    result = publish(copy, "--dry-run", "--folder", tmp_path / "dry")
+
+    assert result.exit_code == 0, result.stderr
+    made, stored = (
+        load_file(folder / "model.safetensors") for folder in (tmp_path / "dry", source)
+    )
+    assert made.keys() == stored.keys()
+    assert all(made[name].dtype == stored[name].dtype == torch.bfloat16 for name in stored)
+    assert all(torch.equal(made[name], stored[name]) for name in stored)
+    assert json.loads((tmp_path / "dry" / "config.json").read_text())["dtype"] == "float32"
+
+
 def test_a_dry_run_finds_itself_a_folder(source, unverified, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = publish(source, "--dry-run")

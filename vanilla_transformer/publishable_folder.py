@@ -7,7 +7,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
+from safetensors import safe_open
+from torch import Tensor
 
 from .card_facts import read_facts
 from .configuration_rules import refuse
@@ -50,7 +53,7 @@ def make_folder(
     if loaded is None:
         raise ValueError("\n".join(problems))
     model, tokenizer = loaded
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, state_dict=as_narrow_as_stored(model, source))
     tokenizer.save_pretrained(folder)
     for file_name, file in taken.items():
         if not (folder / file_name).exists() and file.suffix != ".safetensors":
@@ -111,6 +114,28 @@ def load(source: Path) -> tuple[Any, Any]:
             f"{model.config.vocab_size:,}: save the one that the model was trained with."
         )
     return model, tokenizer
+
+
+def as_narrow_as_stored(model: Any, source: Path) -> dict[str, Tensor]:
+    """The weights to save: those that only became wider when they were read become narrow again."""
+    state, stored = model.state_dict(), stored_dtypes(source)
+    dtypes = {one.data_ptr(): stored[name] for name, one in state.items() if name in stored}
+    narrow: dict[int, Tensor] = {}  # by where a tensor lies, as tied ones have to stay one
+    for tensor in state.values():
+        dtype = dtypes.get(tensor.data_ptr(), tensor.dtype)
+        is_narrower = dtype.is_floating_point and dtype.itemsize < tensor.dtype.itemsize
+        narrow[tensor.data_ptr()] = tensor.to(dtype) if is_narrower else tensor
+    return {name: narrow[tensor.data_ptr()] for name, tensor in state.items()}
+
+
+def stored_dtypes(source: Path) -> dict[str, torch.dtype]:
+    """The type of each tensor in a folder's weights."""
+    whole = source / "model.safetensors"
+    dtypes: dict[str, torch.dtype] = {}
+    for file in [whole] if whole.is_file() else source.glob(PARTS[0]):
+        with safe_open(file, framework="pt") as weights:
+            dtypes |= {name: weights.get_tensor(name).dtype for name in weights.keys()}  # noqa: SIM118
+    return dtypes
 
 
 def write_card(source: Path, publication: Publication, name: str, card: Path | None) -> None:
