@@ -6,11 +6,13 @@ comes with the package.
 
 import argparse
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from file_translation import MOST_BYTES, MOST_LINES, Progress, translate_file
 from live_translation import NOTHING_YET, Choice, show_refusal, show_text
+from newest_text import Newest, OutdatedError, Work
 from vanilla_transformer.embedded_models import DEFAULT_MODEL
 from vanilla_transformer.pipeline_translation import TranslationPipeline
 from vanilla_transformer.translators import load_translator
@@ -67,25 +69,35 @@ def place_text(page: gr.Blocks, translator: TranslationPipeline) -> None:
         with gr.Column(min_width=NARROWEST):
             translation = gr.HTML(NOTHING_YET, container=True, elem_id="translation")
     gr.Examples([[example] for example in EXAMPLES], text, label="Or take one of these")
-    choice = gr.JSON(visible=False)
+    choice, newest, number = gr.JSON(visible=False), gr.State(Newest()), gr.Number(visible=False)
     with gr.Tab("Attention"):
         maps = gr.HTML(elem_id="maps")
 
-    def show(text: str, choice: Choice | None) -> Iterator[tuple[str, Any]]:
-        for shown in show_text(translator, text, choice or {}):
-            yield shown.translation, gr.skip() if shown.maps is None else shown.maps
+    def show(
+        text: str, choice: Choice | None, newest: Newest, number: int
+    ) -> Iterator[tuple[str, Any]]:
+        with suppress(OutdatedError):
+            for shown in show_text(translator, text, choice or {}, Work(number, newest)):
+                yield shown.translation, gr.skip() if shown.maps is None else shown.maps
 
-    typing = gr.on(
+    text.change(
+        Newest.note,
+        [newest, number],
+        js="countChange",
+        queue=False,  # or it would wait for the work that it is to end
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    gr.on(
         [text.change, page.load],
         show,
-        [text, choice],
+        [text, choice, newest, number],
         [translation, maps],
         js="afterPause",
         trigger_mode="multiple",  # one after the other, so the last result is that of the last text
         show_progress="hidden",
         api_visibility="private",
     )
-    text.input(None, cancels=[typing], api_visibility="private")
 
 
 def place_file(translator: TranslationPipeline) -> None:

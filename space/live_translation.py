@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from newest_text import Work
 from vanilla_transformer.attention_maps import FRAME, AttentionMaps, look_through
 from vanilla_transformer.pipeline_translation import TranslationPipeline
 from vanilla_transformer.sentence_splits import num_sentences
@@ -33,22 +34,26 @@ class Shown:
     maps: str | None = None
 
 
-def show_text(translator: TranslationPipeline, text: str, choice: Choice) -> Iterator[Shown]:
+def show_text(
+    translator: TranslationPipeline, text: str, choice: Choice, work: Work
+) -> Iterator[Shown]:
     """First the translations, so that nobody waits for the maps; to type on is to stop it."""
+    work.check()
     if not text.strip():
         yield Shown(NOTHING_YET, maps="")
         return
     try:
-        records = translate(translator, text)
+        records = translate(translator, text, work)
     except ValueError as error:
         yield Shown(TITLE + show_refusal(error), maps="")
         return
     shown = show_translations(text, records)
     yield Shown(shown)
+    work.check()
     yield Shown(shown, show_maps(translator, text, records[0]["translation_text"], choice))
 
 
-def translate(translator: TranslationPipeline, text: str) -> list[Record]:
+def translate(translator: TranslationPipeline, text: str, work: Work) -> list[Record]:
     """The best translations of a text, best first."""
     if len(text) > MOST_CHARACTERS:
         raise ValueError(
@@ -61,6 +66,7 @@ def translate(translator: TranslationPipeline, text: str) -> list[Record]:
         num_return_sequences=TRANSLATIONS,
         return_scores=True,
         return_alignment=True,
+        logits_processor=[work],
     )
     return records
 

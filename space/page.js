@@ -1,13 +1,19 @@
 "use strict";
 
-// Typing: what is typed goes off after a pause; a pause that is broken never ends.
+// Typing: what is typed goes off after a pause; a pause that is broken never ends. Every change has
+// a number, which ends the work on those before it (null is what the server keeps).
 const PAUSE = 200; // milliseconds
+let changes = 0;
+function countChange() {
+  changes += 1;
+  return [null, changes];
+}
 let pause;
 let choice = null; // what the visitor has chosen in the maps
 function afterPause(text) {
   return new Promise((go) => {
     clearTimeout(pause);
-    pause = setTimeout(() => go([text, choice]), PAUSE);
+    pause = setTimeout(() => go([text, choice, null, changes]), PAUSE);
   });
 }
 

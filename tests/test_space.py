@@ -13,6 +13,8 @@ from toy_models import LINE, OTHER, texts_of
 import file_translation
 from file_translation import read_file, translate_file
 from live_translation import MOST_CHARACTERS, show_text
+from newest_text import Newest, OutdatedError, Work
+from vanilla_transformer import generation_call
 
 SPACE = REPOSITORY / "space"
 EVIL = "</p><script>alert(1)</script> <img/src=x> & \"' שלום"
@@ -21,7 +23,7 @@ WORD = re.compile(r"<span(?: data-word=\"(\d+)\")?>(.*?)</span>")
 
 def show(translate, text, **choice):
     """The translation, and the maps: as they are at the end."""
-    *_, last = show_text(translate, text, choice)
+    *_, last = show_text(translate, text, choice, Work(0, Newest()))
     return last.translation, last.maps
 
 
@@ -50,11 +52,62 @@ def text_file(tmp_path):
 
 
 def test_nobody_waits_for_the_maps(translate):
-    first, second = show_text(translate, LINE, {})
+    first, second = show_text(translate, LINE, {}, Work(0, Newest()))
 
     assert first.translation == second.translation
     assert first.maps is None
     assert "<iframe" in second.maps
+
+
+class LongWork(Work):
+    """During its third look a newer text arrives."""
+
+    looks = 0
+
+    def check(self):
+        self.looks += 1
+        if self.looks == 3:
+            self.newest.note(self.number + 1)
+        super().check()
+
+
+def test_to_type_on_ends_the_search_before_the_next_word(translate):
+    work = LongWork(0, Newest())
+    with pytest.raises(OutdatedError):
+        next(show_text(translate, LINE, {}, work))
+
+    assert work.looks == 3
+
+
+def test_work_is_watched_in_the_fast_search(translate, monkeypatch):
+    searches = []
+    search = generation_call.BeamSearch.run
+    monkeypatch.setattr(
+        generation_call.BeamSearch, "run", lambda self: (searches.append(1), search(self))[1]
+    )
+    show(translate, LINE)
+
+    assert searches == [1]
+
+
+def test_no_maps_are_made_for_a_text_that_is_no_more(translate):
+    newest = Newest()
+    steps = show_text(translate, LINE, {}, Work(1, newest))
+    assert next(steps).maps is None
+    newest.note(2)
+
+    with pytest.raises(OutdatedError):
+        next(steps)
+
+
+def test_work_goes_on_when_an_old_change_arrives_late(translate):
+    newest = Newest()
+    newest.note(2)
+    newest.note(1)
+
+    assert len(list(show_text(translate, LINE, {}, Work(2, newest)))) == 2
+    with pytest.raises(OutdatedError):
+        next(show_text(translate, LINE, {}, Work(1, newest)))
 
 
 def test_the_translations_are_those_of_the_pipeline_best_first(translate):

@@ -144,18 +144,49 @@ def test_who_types_on_gets_one_translation_of_it_all(open_page):
     assert len([url for url in page.asked if "/queue/join" in url]) in (1, 2, 3)
 
 
-def test_a_translation_that_is_under_way_is_cancelled(open_page):
+def press(*keys):
+    def change(page):
+        for key in keys:
+            page.locator("#english textarea").press(key)
+
+    return change
+
+
+def paste(page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.evaluate("navigator.clipboard.writeText('Where is it?')")
+    press("Control+A", "Control+V")(page)
+
+
+CHANGES = {
+    "key": press("x"),
+    "backspace": press("Backspace"),
+    "delete": press("Control+Home", "Delete"),
+    "paste": paste,
+    "cut": press("Shift+Control+ArrowLeft", "Control+X"),
+    "input method": lambda page: page.keyboard.insert_text("s"),
+    "example": lambda page: page.get_by_text("how this works").first.click(),
+}
+KEEP_WHAT_IS_SHOWN = """() => {
+  window.shown = [];
+  const keep = () => shown.push(document.querySelector("#translation .source")?.textContent);
+  new MutationObserver(keep).observe(document.body, {childList: true, subtree: true});
+}"""
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_whatever_changes_the_text_ends_a_translation_that_is_under_way(change, open_page):
     page = open_page()
-    long_text = f"{TEN_WORDS} " * 19
-    textarea = page.locator("#english textarea")
+    page.evaluate(KEEP_WHAT_IS_SHOWN)
+    textarea, long_text = page.locator("#english textarea"), ("two dogs and " * 76).strip()
     with page.expect_request("**/queue/join*"):
         textarea.fill(long_text)
-    with page.expect_request("**/cancel*"):
-        textarea.press_sequentially("Stop.")
+    change(page)
 
-    page.wait_for_function(
-        "document.querySelector('#translation .source').textContent.endsWith('Stop.')"
-    )
+    text = textarea.input_value()
+    assert text != long_text
+    page.wait_for_function("text => shown.includes(text)", arg=text)
+    assert long_text not in page.evaluate("shown")
 
 
 def test_layers_and_heads_are_switched_and_stay_so(open_page):
