@@ -139,7 +139,7 @@ def show_progress(progress: Progress) -> str:
     done, total = progress.done, progress.total
     words = "Done" if progress.output else "Translating"
     return (
-        f'<progress max="{total}" value="{done}"></progress>'
+        f'<progress value="{progress.share:.3f}"></progress>'
         f'<p role="status">{words}: {done:,} of {total:,} lines.</p>'
     )
 

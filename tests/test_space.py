@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from html import unescape
+from itertools import pairwise
 
 import pytest
 import yaml
@@ -11,7 +12,7 @@ from scripts.fresh_process import REPOSITORY
 from toy_models import LINE, OTHER, texts_of
 
 import file_translation
-from file_translation import read_file, translate_file
+from file_translation import read_file, size_of, split_file, split_steps, translate_file
 from live_translation import MOST_CHARACTERS, show_text
 from newest_text import Newest, OutdatedError, Work
 from vanilla_transformer import generation_call
@@ -194,16 +195,42 @@ def test_where_there_are_no_maps_the_translation_is_there(text, reason, translat
 
 
 def test_a_file_becomes_as_many_lines_as_it_has(translate, text_file, monkeypatch):
-    monkeypatch.setattr(file_translation, "LINES_AT_ONCE", 3)
+    monkeypatch.setattr(file_translation, "CHARACTERS_AT_ONCE", 40)
     lines = [LINE, "", OTHER, f"{OTHER}. {LINE}", LINE, " ", OTHER]
     steps = translate_file(translate, text_file("\r\n".join(lines).encode()))
 
     *before, (done, content) = [
         (step.done, step.output and step.output.read_text("utf-8")) for step in steps
     ]
-    assert before == [(0, None), (3, None), (6, None)]
+    assert before == [(0, None), (2, None), (3, None), (6, None)]
     assert done == len(lines)
     assert content.split("\n") == [*(texts_of(translate([line]))[0] for line in lines), ""]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [[f"{LINE}. {OTHER}! " * 120], [f"{OTHER}. " * 60] * 6],
+    ids=["one line", "few lines"],
+)
+def test_lines_however_long_are_translated_in_steps_of_like_size(lines, translate, text_file):
+    shares, content = [], None
+    for step in translate_file(translate, text_file("\n".join(lines).encode())):
+        shares.append(step.share)
+        content = step.output and step.output.read_text("utf-8")
+
+    most = 2 * file_translation.CHARACTERS_AT_ONCE / sum(map(len, lines))
+    assert shares[0] == 0
+    assert shares[-1] == 1
+    assert all(0 < after - before <= most for before, after in pairwise(shares))
+    assert content.split("\n") == [*(texts_of(translate([line]))[0] for line in lines), ""]
+
+
+def test_a_sentence_without_an_end_is_translated_in_parts():
+    steps = list(split_steps(split_file(["source1 " * 31_000])))
+
+    sizes = [sum(map(size_of, step)) for step in steps]
+    assert sum(sizes) == 8 * 31_000 + 1
+    assert max(sizes) <= 2 * file_translation.CHARACTERS_AT_ONCE
 
 
 def test_its_name_says_what_it_is_and_nothing_of_it_stays(translate, text_file):
@@ -214,10 +241,10 @@ def test_its_name_says_what_it_is_and_nothing_of_it_stays(translate, text_file):
 
 
 def test_work_that_nobody_waits_for_ends(text_file, monkeypatch):
-    monkeypatch.setattr(file_translation, "LINES_AT_ONCE", 1)
+    monkeypatch.setattr(file_translation, "CHARACTERS_AT_ONCE", 4)
     asked = []
     monkeypatch.setattr(
-        file_translation, "translate_chunk", lambda *seen: (asked.append(seen) or b"x\n", 1)
+        file_translation, "translate_step", lambda *seen: asked.append(seen) or "x\n"
     )
     steps = translate_file(None, text_file(b"one\ntwo\nthree\n"))
 
