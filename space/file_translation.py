@@ -1,5 +1,6 @@
 """A file of sentences becomes a file of translations: n lines in, n lines out, within limits."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from vanilla_transformer.translate import Options
 MOST_BYTES = 250_000
 MOST_LINES = 2_000
 OTHER_WAY = "split it, or run `vanilla-transformer translate` on your machine, which has no limit."
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")  # there is none in a text; UTF-16 is full of them
 CHARACTERS_AT_ONCE = 1_500  # between two looks at the progress bar: some 25 lines, or seconds
 
 
@@ -81,7 +83,7 @@ def translate_step(translator: TranslationPipeline, step: list[Piece]) -> str:
 
 
 def read_file(file: Path) -> list[str]:
-    """The lines of a file, which must be UTF-8 and not too much."""
+    """The lines of a file, which must be a text in UTF-8 and not too much."""
     size = file.stat().st_size
     if size > MOST_BYTES:
         raise ValueError(
@@ -91,8 +93,20 @@ def read_file(file: Path) -> list[str]:
         lines = list(read_lines([file]))
     except ValueError as error:
         raise ValueError(str(error).replace(str(file), file.name)) from error
+    refuse_controls(lines, file.name)
     if not 1 <= len(lines) <= MOST_LINES:
         raise ValueError(
             f"{file.name} must have 1 to {MOST_LINES:,} lines, got {len(lines):,}: {OTHER_WAY}"
         )
     return lines
+
+
+def refuse_controls(lines: list[str], name: str) -> None:
+    """Refuse what UTF-8 allows, and no text has."""
+    for number, line in enumerate(lines, start=1):
+        if control := CONTROL.search(line):
+            raise ValueError(
+                f"{name} must be a text in UTF-8, got the control character "
+                f"U+{ord(control[0]):04X} in line {number:,}: save it as UTF-8, or as plain text, "
+                "where it was written."
+            )

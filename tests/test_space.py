@@ -259,15 +259,33 @@ def test_work_that_nobody_waits_for_ends(text_file, monkeypatch):
         (b"x" * 5_000_000, "news.en must have at most 250,000 bytes, got 5,000,000: split it"),
         (b"x\n" * 2_001, "news.en must have 1 to 2,000 lines, got 2,001: split it"),
         (b"", "news.en must have 1 to 2,000 lines, got 0"),
-        (b"caf\xe9", "news.en must be UTF-8, got 0xe9 at byte 3"),
+        (
+            b"caf\xe9",
+            "news.en must be UTF-8, got 0xe9 at byte 3 (counted from 0): save it as UTF-8",
+        ),
+        (
+            "one\ntwo\n".encode("utf-16-le"),
+            "news.en must be a text in UTF-8, got the control character U+0000 in line 1: save",
+        ),
+        ("one\ntwo\n".encode("utf-16-be"), "U+0000 in line 1: save it as UTF-8"),
+        ("one".encode("utf-16"), "got 0xff at byte 0 (counted from 0): save it as UTF-8"),
+        (b"one\ntwo \x1b[1m", "U+001B in line 2: save it as UTF-8, or as plain text"),
+        (bytes(range(1, 32)), "U+0001 in line 1"),
     ],
-    ids=["large", "long", "empty", "latin-1"],
+    ids=[
+        *("large", "long", "empty", "latin-1"),
+        *("utf-16-le", "utf-16-be", "utf-16", "escapes", "binary"),
+    ],
 )
 def test_a_file_that_is_too_much_or_no_text_is_refused(content, reason, text_file):
     with pytest.raises(ValueError, match=re.escape(reason)) as refusal:
         read_file(text_file(content))
 
     assert str(text_file(b"").parent) not in str(refusal.value)
+
+
+def test_tabs_form_feeds_and_ends_of_lines_are_text(text_file):
+    assert read_file(text_file(b"one\ttwo\r\n\x0cthree\rfour")) == ["one\ttwo", "\x0cthree\rfour"]
 
 
 def pins(file):

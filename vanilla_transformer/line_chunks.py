@@ -45,7 +45,8 @@ def _decode(stream: IO[bytes], name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{name} must be UTF-8, got 0x{line[error.start]:02x} at byte "
-                f"{offset + error.start} (counted from 0): convert it, for example with iconv."
+                f"{offset + error.start} (counted from 0): save it as UTF-8, or convert it with "
+                "iconv."
             ) from None
         if offset == 0:
             text = text.removeprefix(BYTE_ORDER_MARK)
