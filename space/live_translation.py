@@ -1,7 +1,7 @@
 """What a typed text becomes on the page: its translations with their scores, and its attention.
 
-Every word carries the number of the source word it was read off; for a word that is pointed at,
-page.js marks all that have its number.
+Every word carries the number of the source word it was read off; for a word that is pointed at or
+has the focus, page.js marks all that have its number.
 """
 
 import re
@@ -74,9 +74,11 @@ def translate(translator: TranslationPipeline, text: str, work: Work) -> list[Re
 def show_translations(text: str, records: list[Record]) -> str:
     """The best translation large, the source under it, then the others."""
     numbers = {word.start(): number for number, word in enumerate(WORD.finditer(text))}
-    best, *others = [
-        mark_words(record["translation_text"], aligned_words(record, numbers)) for record in records
-    ]
+    texts = [record["translation_text"] for record in records]
+    aligned = [aligned_words(record, numbers) for record in records]
+    best = mark_words(texts[0], aligned[0], words_by_number(text, numbers))
+    source = mark_words(text, numbers, words_by_number(texts[0], aligned[0]))
+    others = [mark_words(*other, {}) for other in zip(texts[1:], aligned[1:], strict=True)]
     scores = [f"{record['score']:.2f}".replace("-", "\N{MINUS SIGN}") for record in records]
     rows = "".join(
         f'<li lang="de"><data>{score}</data> {other}</li>'
@@ -84,8 +86,9 @@ def show_translations(text: str, records: list[Record]) -> str:
     )
     return (
         f'{TITLE}<p class="best" lang="de">{best} <data>{scores[0]}</data></p>'
-        f'<p class="source" lang="en">{mark_words(text, numbers)}</p>'
-        '<p class="quiet">Point at a word, or tap it, to see what it was read off.</p>'
+        f'<p class="source" lang="en">{source}</p>'
+        '<p class="quiet">Point at a word, tap it or go there by Tab to see what it was read '
+        "off.</p>"
         f'<h2>Other translations, and their scores</h2><ol start="2">{rows}</ol>'
         '<p class="quiet">Score: the log-probability, divided by the length penalty of the paper. '
         "The nearer to 0, the likelier.</p>"
@@ -97,12 +100,26 @@ def aligned_words(record: Record, numbers: dict[int, int]) -> dict[int, int]:
     return {target: numbers[source] for source, _, target, _ in record["alignment"]}
 
 
-def mark_words(text: str, numbers: dict[int, int]) -> str:
-    """A text as HTML in which the word that begins at a known place carries a number."""
+def words_by_number(text: str, numbers: dict[int, int]) -> dict[int, str]:
+    """The words of a text that have a number."""
+    words: dict[int, list[str]] = {}
+    for word in WORD.finditer(text):
+        if (number := numbers.get(word.start())) is not None:
+            words.setdefault(number, []).append(word[0])
+    return {number: " ".join(same) for number, same in words.items()}
+
+
+def mark_words(text: str, numbers: dict[int, int], partners: dict[int, str]) -> str:
+    """A text as HTML in which the word that begins at a known place carries a number.
+
+    Those with partners in another text can be reached by keys, and are read aloud with them.
+    """
 
     def mark(word: re.Match[str]) -> str:
         number = numbers.get(word.start())
         name = "" if number is None else f' data-word="{number}"'
+        if number in partners:
+            name += f' tabindex="0" aria-description="{escape(partners[number])}"'
         return f"<span{name}>{escape(word[0])}</span>"
 
     return WORD.sub(mark, text)

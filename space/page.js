@@ -17,16 +17,20 @@ function afterPause(text) {
   });
 }
 
-// Pointing: all words read off the same source word are marked; a finger marks until the next tap.
+// Pointing: all words read off the same source word are marked; a finger marks until the next tap,
+// the keyboard until the next word.
+function unmark() {
+  for (const one of document.querySelectorAll("#translation .on")) one.classList.remove("on");
+}
 function mark(event) {
   const word = event.target.closest?.("#translation [data-word]");
-  for (const one of document.querySelectorAll("#translation .on")) one.classList.remove("on");
+  unmark();
   if (!word) return;
   const same = `#translation [data-word="${word.dataset.word}"]`;
   for (const one of document.querySelectorAll(same)) one.classList.add("on");
 }
-document.addEventListener("pointerover", mark);
-document.addEventListener("pointerdown", mark);
+for (const way of ["pointerover", "pointerdown", "focusin"]) document.addEventListener(way, mark);
+document.addEventListener("focusout", unmark);
 
 // Maps: their frame grows with them, and the next maps begin with what was chosen in these.
 addEventListener("message", (event) => {

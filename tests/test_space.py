@@ -19,7 +19,8 @@ from vanilla_transformer import generation_call
 
 SPACE = REPOSITORY / "space"
 EVIL = "</p><script>alert(1)</script> <img/src=x> & \"' שלום"
-WORD = re.compile(r"<span(?: data-word=\"(\d+)\")?>(.*?)</span>")
+WORD = re.compile(r"<span(?: data-word=\"(\d+)\"[^>]*)?>(.*?)</span>")
+DESCRIBED = re.compile(r' tabindex="0" aria-description="(.*?)">(.*?)</span>')
 
 
 def show(translate, text, **choice):
@@ -133,6 +134,21 @@ def test_every_word_has_the_number_of_the_source_word_it_was_read_off(translate)
     word_of = dict(source)
     aligned = [text[start:end] for start, end, _, _ in record["alignment"]]
     assert [word_of[number] for number, _ in best] == aligned
+
+
+def test_words_are_reached_by_keys_and_read_aloud_with_what_they_were_read_off(translate):
+    text = f"{LINE}. {OTHER}!"
+    shown, _ = show(translate, text)
+
+    best, source, _ = parts_of(shown)
+    word_of = dict(source)
+    described = [(unescape(one), unescape(word)) for one, word in DESCRIBED.findall(shown)]
+    targets, sources = described[: len(best)], described[len(best) :]
+    assert targets == [(word_of[number], word) for number, word in best]
+    assert sources == [
+        (" ".join(word for place, word in best if place == number), word_of[number])
+        for number in sorted({number for number, _ in best})
+    ]
 
 
 def test_text_stays_text(translate):

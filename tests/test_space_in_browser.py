@@ -224,6 +224,22 @@ def test_a_word_that_is_pointed_at_shows_its_source(size, open_page):
     assert marked.all_inner_texts() == [TEN_WORDS.split()[int(number)]]
 
 
+def test_the_keyboard_shows_the_source_of_a_word_too(open_page):
+    page = open_page()
+    type_text(page, TEN_WORDS)
+    word = page.locator("#translation .best [data-word]").nth(1)
+    word.focus()
+    page.keyboard.press("Tab")
+
+    word = page.locator("#translation .best [data-word]").nth(2)
+    sync_api.expect(word).to_be_focused()
+    marked = page.locator("#translation .source .on")
+    source = TEN_WORDS.split()[int(word.get_attribute("data-word"))]
+    assert marked.all_inner_texts() == [source] == [word.get_attribute("aria-description")]
+    page.locator("#english textarea").focus()
+    assert marked.count() == 0
+
+
 def test_a_file_of_200_lines_comes_back_translated(open_page, tmp_path):
     lines = [f"{number} dogs are playing outside." for number in range(200)]
     (tmp_path / "dogs.txt").write_text("\n".join(lines), "utf-8")
