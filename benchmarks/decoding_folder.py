@@ -5,7 +5,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
-from transformers import GenerationConfig, PreTrainedTokenizerFast
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from benchmarks.contestants import Size
 from benchmarks.decoding_weights import build_decoding_model
@@ -30,12 +30,16 @@ def save_word_tokenizer(vocab_size: int, folder: Path) -> None:
 
 def save_contestants(size: Size, folder: Path) -> None:
     """Write all models of one size; meant for a process of its own."""
+    save_for_engines(build_decoding_model(size), folder)
+    save_word_tokenizer(size.vocab_size, folder / "marian")
+
+
+def save_for_engines(model: PreTrainedModel, folder: Path) -> None:
+    """Write one model's weights as each engine reads them."""
     from benchmarks.ctranslate2_twin import save_ctranslate2_twin  # loads CTranslate2
 
-    model = build_decoding_model(size)
     model.save_pretrained(folder / "ours")
     twin = marian_twin(model)
     twin.generation_config = GenerationConfig.from_model_config(twin.config)
     twin.save_pretrained(folder / "marian")
-    save_word_tokenizer(size.vocab_size, folder / "marian")
     save_ctranslate2_twin(model, folder / "ctranslate2")

@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 from tqdm import tqdm
-from transformers import AutoTokenizer, GenerationConfig, pipeline
+from transformers import AutoTokenizer, pipeline
 
 from benchmarks.command_line import new_parser, parse_quickly
 from benchmarks.decoding_comparison import CTRANSLATE2, PAUSE, Cell, Settings, settings_to_try
+from benchmarks.decoding_folder import save_for_engines
 from benchmarks.engine_process import EngineProcess
 from benchmarks.machine import clock_for, cores, describe_machine, run_alone
-from benchmarks.marian_twin import marian_twin
 from benchmarks.results import publish, shown_command, table
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.embedded_models import DEFAULT_MODEL, embedded
@@ -78,14 +78,8 @@ class Sentences:
 
 def save_contestants(folder: Path) -> None:
     """Write the shipped weights for every engine; meant for a process of its own."""
-    from benchmarks.ctranslate2_twin import save_ctranslate2_twin  # loads CTranslate2
-
     model: Any = VanillaTransformerForConditionalGeneration.from_pretrained(embedded())
-    model.save_pretrained(folder / "ours")
-    twin = marian_twin(model)
-    twin.generation_config = GenerationConfig.from_model_config(twin.config)
-    twin.save_pretrained(folder / "marian")
-    save_ctranslate2_twin(model, folder / "ctranslate2")
+    save_for_engines(model, folder)
 
 
 class Contestant:
@@ -225,7 +219,7 @@ def read_sentences(file: Path, most: int | None, alone: int) -> Sentences:
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
-    """Read the command line and refuse what this machine cannot do."""
+    """Read the command line."""
     parser = new_parser(f"benchmarks/{SCRIPT}", __doc__)
     add = parser.add_argument
     add("--data", type=Path, default=FOLDER.parent / "../shared/data" / TEST_SET, help="test set")

@@ -303,6 +303,11 @@ def add_to_configuration(folder):
     (folder / "config.json").write_text(json.dumps({**values, "cache": "C:\\Users\\me\\x"}))
 
 
+def writing(name, text):
+    """Spoil a folder by what stands in one of its files."""
+    return lambda folder: (folder / name).write_text(text)
+
+
 TOKEN = "hf_" + "aB3" * 11
 # How a folder is spoilt, and what is said of it.
 SPOILT = {
@@ -316,38 +321,38 @@ SPOILT = {
     "hidden pickle": (lambda f: torch.save({}, f / "words.txt"), "words.txt must be no pickle"),
     "old pickle": (lambda f: (f / "words.dat").write_bytes(b"\x80\x04."), "words.dat must be no"),
     "token": (
-        lambda f: (f / "notes.txt").write_text(f"a {TOKEN} b"),
+        writing("notes.txt", f"a {TOKEN} b"),
         "notes.txt must hold nothing",
     ),
-    "home": (lambda f: (f / "notes.md").write_text("in /home/me/x"), "/home/me"),
+    "home": (writing("notes.md", "in /home/me/x"), "/home/me"),
     "configuration": (add_to_configuration, "config.json must hold nothing private"),
     "metadata": (add_metadata, "The metadata of model.safetensors"),
-    "card": (lambda f: (f / "README.md").write_text("---\nlicense: mit\n---\n/tmp/x"), "README.md"),
-    "bad card": (lambda f: (f / "README.md").write_text("# No metadata"), "README.md: A card must"),
+    "card": (writing("README.md", "---\nlicense: mit\n---\n/tmp/x"), "README.md"),
+    "bad card": (writing("README.md", "# No metadata"), "README.md: A card must"),
     "damaged settings": (
-        lambda f: (f / "generation_config.json").write_text('{"num_beams": 4,'),
+        writing("generation_config.json", '{"num_beams": 4,'),
         "generation_config.json must be JSON in UTF-8, got",
     ),
     "other settings": (
-        lambda f: (f / "generation_config.json").write_text("[]"),
+        writing("generation_config.json", "[]"),
         "generation_config.json must hold names with values, got []",
     ),
     "damaged words": (lambda f: (f / "words.json").write_bytes(b"\xff"), "words.json must be JSON"),
-    "no configuration": (lambda f: (f / "config.json").write_text("[]"), "Error: config.json must"),
+    "no configuration": (writing("config.json", "[]"), "Error: config.json must"),
     "empty tokenizer": (
-        lambda f: (f / "tokenizer.json").write_text("{}"),
+        writing("tokenizer.json", "{}"),
         "must hold a tokenizer (save one there with tokenizer.save_pretrained), got: KeyError",
     ),
     "odd configuration": (
-        lambda f: (f / "config.json").write_text('{"model_type": ["x"]}'),
+        writing("config.json", '{"model_type": ["x"]}'),
         "got: TypeError",
     ),
     "no sections": (
-        lambda f: (f / "recipe.yaml").write_text("batching: [3]\nseed: 1"),
+        writing("recipe.yaml", "batching: [3]\nseed: 1"),
         "recipe.yaml must hold the sections of a recipe, got {'batching': [3]}",
     ),
     "no languages": (
-        lambda f: (f / "recipe.yaml").write_text("corpus: {source: 3, target: de}"),
+        writing("recipe.yaml", "corpus: {source: 3, target: de}"),
         "recipe.yaml must hold the sections of a recipe, got {'corpus.source': 3}",
     ),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors"),
