@@ -1,15 +1,20 @@
 """`push_to_hub` of model, tokenizer and Trainer brings the folder that `publish` makes."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
+from datasets import Dataset
 from huggingface_hub import ModelCard
-from transformers import Trainer, TrainingArguments
+from small_training import train
+from transformers import AutoModelForSeq2SeqLM, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
+from training.trainer_batches import TranslationTrainer
 from vanilla_transformer.publishable_folder import make_folder
 
 NAME = "alice/toy"
+OURS = partial(TranslationTrainer, source_tokens=40, target_tokens=40)
 
 
 @pytest.fixture
@@ -52,21 +57,65 @@ def test_a_card_that_somebody_wrote_on_the_hub_stays(model, at_hub):
     assert card.data.tags == ["more"]
 
 
-def test_the_trainer_brings_what_publish_brings_and_its_own_records(
-    model, tiny_tokenizer, published, at_hub, tmp_path
+def test_a_card_tells_of_a_run_only_while_the_weights_are_its_result(
+    small_training, tmp_path, at_hub
 ):
-    pair = {"input_ids": torch.tensor([5, 6, 2]), "labels": torch.tensor([8, 2])}
-    arguments = TrainingArguments(
-        tmp_path / "run", max_steps=1, use_cpu=True, report_to=[], hub_model_id=NAME
-    )
-    trainer = Trainer(model, arguments, train_dataset=[pair], processing_class=tiny_tokenizer)
+    assert train(small_training, tmp_path / "run") == 0
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run" / "model")
+    with at_hub() as hub:
+        model.push_to_hub("alice/as-trained")
+        torch.nn.init.zeros_(model.lm_head.weight)
+        model.push_to_hub("alice/trained-further")
+
+    told = {
+        name: bool(ModelCard(repository.files["README.md"].decode()).data.eval_results)
+        for name, repository in hub.repositories.items()
+    }
+    assert told == {"alice/as-trained": True, "alice/trained-further": False}
+
+
+@pytest.fixture
+def trainer_of(model, tiny_tokenizer, tmp_path):
+    def make(trainer_class):
+        arguments = Seq2SeqTrainingArguments(
+            tmp_path / "run", max_steps=1, use_cpu=True, report_to=[], hub_model_id=NAME
+        )
+        pair = {"input_ids": [5, 6, 2], "labels": [8, 2]}
+        return trainer_class(
+            model,
+            arguments,
+            train_dataset=Dataset.from_list([pair]),
+            processing_class=tiny_tokenizer,
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("trainer_class", "records"),
+    [(OURS, set()), (Seq2SeqTrainer, {"training_args.bin"})],
+    ids=["ours", "library"],
+)
+def test_a_trainer_brings_what_publish_brings(
+    trainer_class, records, trainer_of, published, at_hub
+):
+    trainer = trainer_of(trainer_class)
     trainer.train()
     with at_hub() as hub:
         trainer.push_to_hub()
 
     files = hub.repositories[NAME].files
-    assert files.keys() == {*published, ".gitattributes", "training_args.bin"}
+    assert files.keys() == {*published, ".gitattributes", *records}
     changed = {name for name in published if files[name] != published[name]}
-    assert changed == {"README.md", "config.json", "model.safetensors"}  # trained, by the Trainer
+    own_card = {"README.md"} if records else set()
+    assert changed == {"config.json", "model.safetensors", *own_card}  # trained, by the Trainer
     now, before = (json.loads(one["config.json"]) for one in (files, published))
     assert {name for name in before if now[name] != before[name]} == {"use_cache"}
+
+
+def test_facts_told_to_our_trainer_stand_in_the_librarys_card(trainer_of, tmp_path):
+    trainer = trainer_of(OURS)
+    trainer.create_model_card(license="cc-by-4.0", language="de")
+
+    data = ModelCard.load(tmp_path / "run" / "README.md").data
+    assert (data.license, data.language) == ("cc-by-4.0", ["de"])

@@ -6,14 +6,18 @@ was in. Here the order is a function of seed and epoch, and the Trainer is told 
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch.utils.data import DataLoader, Sampler
 from transformers import Seq2SeqTrainer, TrainerCallback
+from transformers.trainer import TRAINING_ARGS_NAME
 
 from training.batching import Batches, Indices
 from training.objective import Batch, collate
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.model_card import write_card_of
 
 
 class EpochBatches(Sampler[list[int]]):
@@ -94,6 +98,22 @@ class TranslationTrainer(Seq2SeqTrainer):
             pin_memory=self.args.dataloader_pin_memory,
         )
         return self.accelerator.prepare(loader)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save as the library does, but leave no pickle of the arguments."""
+        super().save_model(output_dir, _internal_call)
+        if self.args.should_save:
+            Path(output_dir or self.args.output_dir, TRAINING_ARGS_NAME).unlink(missing_ok=True)
+
+    def create_model_card(self, model_name: str | None = None, **facts: Any) -> None:
+        """Write the card of the model's own `push_to_hub`; one with facts is the library's."""
+        model = self.accelerator.unwrap_model(self.model)
+        if facts or not isinstance(model, VanillaTransformerForConditionalGeneration):
+            super().create_model_card(model_name=model_name, **facts)
+        elif self.is_world_process_zero():
+            folder = Path(self.args.output_dir).resolve()
+            card = write_card_of(model, self.hub_model_id or model_name or folder.name)
+            (folder / "README.md").write_text(card, encoding="utf-8")
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Warn as the library does, but not of tied weights, which lie in a file only once."""

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import is_jinja_available, validate_repo_id
+from safetensors import safe_open
 
 from . import card_markup
 from .card_tables import describe_run, tables_of
@@ -87,9 +89,22 @@ def make_card(subject: CardSubject) -> str:
 
 
 def write_card_of(model: Any, repository: str) -> str:
-    """The card of a model in memory, by the run whose result it was loaded from."""
-    run = read_run_of(Path(model.name_or_path or "."))
+    """The card of a model in memory; of a run only if its weights are still that run's result."""
+    folder = Path(model.name_or_path or ".")
+    run = read_run_of(folder) if holds_weights_of(folder, model) else RunFacts()
     return make_card(CardSubject(model, name=repository, facts={}, run=run, translate=str))
+
+
+def holds_weights_of(folder: Path, model: Any) -> bool:
+    """Whether a folder's weights are the model's: they are not once it is trained further."""
+    state, files = model.state_dict(), [*folder.glob("model*.safetensors")]
+    for file in files:
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118
+                now, then = state.get(name), weights.get_tensor(name)
+                if now is None or not torch.equal(now.cpu(), then.to(now.dtype)):
+                    return False
+    return bool(files)
 
 
 def metadata_of(subject: CardSubject) -> ModelCardData:
