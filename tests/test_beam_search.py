@@ -8,6 +8,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from vanilla_transformer import generation_call
 from vanilla_transformer.beam_search import GnmtPenalty, best_of_rows
+from vanilla_transformer.target_decoder import TargetDecoder
 
 VOCABULARY = 12
 SMALL = {
@@ -64,7 +65,10 @@ WAYS = [
     {"length_penalty_type": "standard", "length_penalty": -0.5},
     {"length_penalty": 0.0},
     {"bad_words_ids": [[5], [4, 6]]},
+    {"no_repeat_ngram_size": 1},
     {"no_repeat_ngram_size": 2},
+    {"no_repeat_ngram_size": 3, "eos_token_id": [2, 7, 9]},
+    {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3},
     {"min_new_tokens": 4},
     {"max_new_tokens": 6, "forced_eos_token_id": 2},
     {"max_new_tokens": 1},
@@ -164,6 +168,27 @@ def test_a_target_is_at_most_50_words_longer_than_its_source(num_beams, opiniona
         assert len(target) <= 1 + 9 + 50
         said = [word for word in target[1:] if word != (0 if num_beams == 1 else 2)]
         assert len(said) <= int(batch["attention_mask"][row].sum()) + 50
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_sentences_leave_when_they_end_though_n_grams_are_counted(
+    num_beams, opinionated, monkeypatch
+):
+    model, batch, sizes = opinionated(7), sources(8), []
+    step = TargetDecoder.step
+
+    def counted(decoder, words):
+        sizes.append(len(words))
+        return step(decoder, words)
+
+    monkeypatch.setattr(TargetDecoder, "step", counted)
+    model.generate(**batch, num_beams=num_beams, max_extra_tokens=6)
+    plain = sizes.copy()
+    sizes.clear()
+    model.generate(**batch, num_beams=num_beams, max_extra_tokens=6, no_repeat_ngram_size=20)
+
+    assert plain[-1] < plain[0]
+    assert sizes == plain
 
 
 class Counting(LogitsProcessor):

@@ -86,14 +86,16 @@ def test_bleu_and_chrf_are_those_of_sacrebleu(model, evaluate):
     assert score.exact == 100 * sum(are_exact) / len(PAIRS)
 
 
+@pytest.mark.parametrize("size", [0, 1])
 def test_translations_are_those_of_generate_in_the_order_of_the_pairs(
-    model, evaluate, tiny_tokenizer
+    size, model, evaluate, tiny_tokenizer
 ):
-    score = evaluate().of(model)
+    score = evaluate(no_repeat_ngram_size=size).of(model)
 
+    wanted = {"num_beams": 2, "length_penalty": 0.6, "no_repeat_ngram_size": size}
     for (source, _), translation in zip(PAIRS, score.translations, strict=True):
         ids = tiny_tokenizer(source, return_tensors="pt")["input_ids"]
-        written = model.generate(input_ids=ids, num_beams=2, length_penalty=0.6)
+        written = model.generate(input_ids=ids, **wanted)
         assert tiny_tokenizer.decode(written[0], skip_special_tokens=True) == translation
 
 

@@ -141,6 +141,7 @@ class EvaluationSection:
     every_steps: int = 1_000
     num_beams: int = 4
     length_penalty: float = 0.6
+    no_repeat_ngram_size: int = 0  # tokens; no n-gram of so many twice in a translation; 0: any
     tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
     best_by: Literal["loss", "bleu", "chrf", "exact"] = "loss"
     patience: int = 0  # evaluations without anything better after which to stop; 0: never
@@ -149,7 +150,7 @@ class EvaluationSection:
 
     def __post_init__(self) -> None:
         at_least(1, "evaluation", self, "every_steps", "num_beams", "batch_tokens")
-        at_least(0, "evaluation", self, "patience", "samples")
+        at_least(0, "evaluation", self, "no_repeat_ngram_size", "patience", "samples")
 
 
 @dataclass(frozen=True)

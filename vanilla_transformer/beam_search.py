@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from .repetition import repeating_words
 from .target_decoder import TargetDecoder
 
 NEVER = -1e9  # the score of what does not exist
@@ -47,7 +48,8 @@ class SearchOptions:
     filler: int  # stands behind the end
     penalty: StandardPenalty
     early_stopping: bool | str  # as the library's
-    process: Callable[[Tensor, Tensor], Tensor] | None  # the call's logits processors
+    ngram_size: int  # no n-gram of so many words stands in a target twice; 0: any may
+    process: Callable[[Tensor, Tensor], Tensor] | None  # the call's other logits processors
 
 
 class BeamSearch:
@@ -103,20 +105,8 @@ class BeamSearch:
 
     def _continuations(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """The best next words of all beams together: their scores, the words, and the beams."""
-        vocab_size = self.decoder.packed.vocab_size
-        states = self.decoder.step(self.beams[:, :, self.length - 1])
-        head = self.decoder.packed.head
-        per_beam = min(count, vocab_size)
-        if self.options.process is None:
-            found = [
-                best_words(rows, per_beam)
-                for logits in head.in_parts(states)
-                for rows in logits.split(ROWS_AT_ONCE)
-            ]
-            values, words = (torch.cat(parts) for parts in zip(*found, strict=True))
-        else:
-            log_probs = head(states)[:, :vocab_size].log_softmax(dim=1, dtype=torch.float32)
-            values, words = self._processed(log_probs).topk(per_beam, dim=1)
+        per_beam = min(count, self.decoder.packed.vocab_size)
+        values, words = self._next_words(per_beam)
         sentences, beams = self.scores.shape
         values = values.view(sentences, beams, per_beam) + self.scores.unsqueeze(2)
         values, words = values.flatten(1), words.view(sentences, -1)
@@ -127,9 +117,28 @@ class BeamSearch:
         scores, places = values.topk(count, dim=1)
         return scores, words.gather(1, places), (places // per_beam).clamp_(max=beams - 1)
 
+    def _next_words(self, count: int) -> tuple[Tensor, Tensor]:
+        """The `count` best words after each beam: their log-probabilities before them."""
+        packed, written = self.decoder.packed, self.beams[:, :, : self.length]
+        states = self.decoder.step(written[:, :, -1])
+        repeating = repeating_words(written.flatten(0, 1), self.options.ngram_size)
+        if self.options.process is not None or len(repeating[0]):
+            log_probs = packed.head(states)[:, : packed.vocab_size]
+            log_probs = log_probs.log_softmax(dim=1, dtype=torch.float32)
+            log_probs[repeating] = -torch.inf
+            return self._processed(log_probs).topk(count, dim=1)
+        found = [
+            best_words(rows, count)
+            for logits in packed.head.in_parts(states)
+            for rows in logits.split(ROWS_AT_ONCE)
+        ]
+        values, words = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return values, words
+
     def _processed(self, log_probs: Tensor) -> Tensor:
         """Log-probabilities of all words, as the call's processors change them."""
-        assert self.options.process is not None
+        if self.options.process is None:
+            return log_probs
         written = self.beams[:, :, : self.length]
         lacking = self.options.num_beams - written.shape[1]
         known = log_probs
@@ -197,11 +206,14 @@ def greedy_search(
     sentences = torch.arange(len(start), device=start.device)
     is_open = torch.ones_like(sentences, dtype=torch.bool)
     for length in range(1, targets.shape[1]):
-        states = decoder.step(targets[sentences, length - 1].unsqueeze(1))
+        written = targets[sentences, :length]
+        states = decoder.step(written[:, -1:])
         parts = decoder.packed.head.in_parts(states)
-        if options.process is not None:
+        repeating = repeating_words(written, options.ngram_size)
+        if options.process is not None or len(repeating[0]):
             logits = torch.cat(list(parts))[:, : decoder.packed.vocab_size].float()
-            parts = iter([options.process(targets[:, :length], logits)])
+            logits[repeating] = -torch.inf
+            parts = iter([options.process(written, logits) if options.process else logits])
         words = torch.cat([best_of_rows(logits.float(), 1)[1] for logits in parts]).squeeze(1)
         targets[sentences, length] = words.where(is_open, options.filler)
         is_open = is_open & ~torch.isin(words, options.ends) & (length + 1 < limits[sentences])

@@ -16,7 +16,10 @@ SHAPE = (
     *("share_encoder_decoder_embeddings", "tie_word_embeddings", "vocab_size"),
     *("dropout", "attention_dropout", "activation_dropout", "label_smoothing"),
 )
-DECODING = ("num_beams", "length_penalty_type", "length_penalty", "max_extra_tokens", "max_length")
+DECODING = (
+    *("num_beams", "length_penalty_type", "length_penalty", "no_repeat_ngram_size"),
+    *("max_extra_tokens", "max_length"),
+)
 RECIPE_SECTIONS = ("batching", "optimization", "checkpoints")
 OF_THE_CORPUS = ("lowercase", "vocabulary_size", "max_length", "max_length_ratio")
 SCORE_TITLES = {"bleu": "BLEU", "chrf": "chrF", "exact": "exact, %", "loss": "loss"}

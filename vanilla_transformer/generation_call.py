@@ -13,6 +13,7 @@ from transformers.generation import (
     GenerateBeamEncoderDecoderOutput,
     LogitsProcessorList,
     MaxLengthCriteria,
+    NoRepeatNGramLogitsProcessor,
     StoppingCriteria,
     StoppingCriteriaList,
 )
@@ -119,6 +120,8 @@ class GenerationCall:
             ends = self.start.new_empty(0)
         if self.num_beams > 1:  # the library's filler: where padding is word 0, the end
             padding = padding or (ends[0] if len(ends) else -1)
+        kinds = [type(one) for one in self.processors]
+        knows_all = kinds == [NoRepeatNGramLogitsProcessor]  # with others their order counts
         return SearchOptions(
             num_beams=self.num_beams,
             num_returned=config.num_return_sequences,
@@ -126,7 +129,8 @@ class GenerationCall:
             filler=int(padding) if padding is not None else 0,
             penalty=config.length_penalty,
             early_stopping=config.early_stopping,
-            process=self.processors if len(self.processors) else None,
+            ngram_size=self.processors[0].ngram_size if knows_all else 0,
+            process=self.processors if kinds and not knows_all else None,
         )
 
     def _parts(self) -> Iterator[tuple[Tensor, TargetDecoder, Tensor, Tensor]]:
@@ -139,7 +143,7 @@ class GenerationCall:
             is_word = mask.flip(1).ne(0).int()
             lengths = source.shape[1] - is_word.argmax(dim=1)  # up to the last real word
         packed = packed_model(self.model).decoder
-        is_whole = len(self.processors) or source.device.type != "cpu"
+        is_whole = self.options.process is not None or source.device.type != "cpu"
         order = torch.arange(len(source), device=source.device)
         if not is_whole:
             order = lengths.argsort(descending=True, stable=True)
