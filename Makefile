@@ -13,8 +13,8 @@ RECIPE ?= numbers
 
 .DEFAULT_GOAL := help
 .PHONY: help translate demo demo-pictures test test-slow test-demo test-upstream lint format docs \
-	tokenizer train card embed bench bench-decoding bench-tokenization bench-end-to-end \
-	bench-layers bench-numbers clean
+	tokenizer train card embed bench bench-decoding bench-embedded bench-tokenization \
+	bench-end-to-end bench-layers bench-numbers clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | \

@@ -174,6 +174,17 @@ def test_a_language_that_is_not_told_is_refused(family, folder):
             translate(TEXTS[0], **languages)
 
 
+@each_multilingual
+@pytest.mark.parametrize("name", ["src_lang", "tgt_lang"])
+def test_a_language_that_the_tokenizer_does_not_know_is_refused(name, family, folder):
+    translate = load(folder, family)
+    source, target, _ = LANGUAGES[family]
+    languages = {"src_lang": source, "tgt_lang": target, name: "klingon"}
+    with pytest.raises(ValueError, match=f"{name} must be one of .* got 'klingon'"):
+        translate(TEXTS[0], **languages)
+    translate(TEXTS[0], src_lang=source, tgt_lang=target)
+
+
 @pytest.mark.parametrize("family", ["marian", "t5"])
 def test_languages_change_nothing_where_there_is_one_pair(family, folder):
     translate = load(folder, family, "translation_en_to_de")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from .known_languages import check_languages, known_languages
 from .sentence_splits import Passage, Piece, split_at_length, split_lines, split_sentences
 
 OnLongInput = Literal["split", "truncate", "error"]
@@ -90,6 +91,8 @@ class SourceReader:
         if not hasattr(self.tokenizer, "_build_translation_inputs"):
             return {}
         reading.pop("on_long_input", None)
+        if known_languages(self.tokenizer):  # somebody's own tokenizer may not tell
+            check_languages(self.tokenizer, reading)
         asked = self._tokenize(["."], **reading).items()
         return {name: value for name, value in asked if not isinstance(value, list)}
 
