@@ -26,7 +26,8 @@ def parse_quickly(
 
 def refuse_impossible(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Refuse threads that this machine has not, and rounds that are none."""
-    if not all(1 <= threads <= cores() for threads in options.threads):
+    numbers = [options.threads] if isinstance(options.threads, int) else options.threads
+    if not all(1 <= threads <= cores() for threads in numbers):
         parser.error(f"--threads must be from 1 to {cores()}, the cores here: {options.threads}")
     if options.rounds is not None and options.rounds < 1:
         parser.error(f"--rounds must be at least 1, got {options.rounds}: leave it out to adapt")

@@ -22,7 +22,7 @@ import torch
 from tqdm import tqdm
 from transformers import AutoTokenizer, pipeline
 
-from benchmarks.command_line import new_parser, parse_quickly
+from benchmarks.command_line import new_parser, parse_quickly, refuse_impossible
 from benchmarks.decoding_comparison import CTRANSLATE2, PAUSE, Cell, Settings, settings_to_try
 from benchmarks.decoding_folder import save_for_engines
 from benchmarks.engine_process import EngineProcess
@@ -229,7 +229,9 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     add("--rounds", type=int, default=3)
     add("--quick", action="store_true", help="few sentences, 1 thread, 1 round; writes nothing")
     add("--output", type=Path, default=FOLDER, help="folder of RESULTS.md")
-    return parse_quickly(parser, QUICK, arguments)
+    options = parse_quickly(parser, QUICK, arguments)
+    refuse_impossible(parser, options)
+    return options
 
 
 def main(arguments: list[str]) -> None:

@@ -49,6 +49,13 @@ def test_the_report_has_a_row_for_everybody_and_holds_our_pipeline_to_its_bars()
     assert "| command line | int8 | 2 |  |  | 99 |" in report
 
 
+@pytest.mark.parametrize("impossible", [["--threads", "1000"], ["--rounds", "0"]], ids=" ".join)
+def test_what_cannot_be_measured_is_refused(impossible, capsys):
+    with pytest.raises(SystemExit):
+        embedded.parse_options(impossible)
+    assert impossible[0] in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.slow
 def test_everybody_translates(tmp_path, capsys):
     lines = [line.split("\t") for line in SENTENCES.splitlines()]
