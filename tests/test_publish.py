@@ -318,6 +318,7 @@ SPOILT = {
         "training_args.bin must be no",
     ),
     "pickle": (lambda f: (f / "vocabulary.pkl").write_bytes(b"x"), "vocabulary.pkl must be no"),
+    "packed pickle": (lambda f: (f / "words.PKL.gz").write_bytes(b"x"), "words.PKL.gz must be no"),
     "hidden pickle": (lambda f: torch.save({}, f / "words.txt"), "words.txt must be no pickle"),
     "old pickle": (lambda f: (f / "words.dat").write_bytes(b"\x80\x04."), "words.dat must be no"),
     "token": (

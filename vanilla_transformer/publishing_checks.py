@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from .leaks import find_leaks
 
 PICKLES = {".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"}
+COMPRESSED = {".bz2", ".gz", ".xz", ".zst"}
 FIRST_BYTES_OF_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 WEIGHTS = ".safetensors"
 ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}  # by their first bytes; others are UTF-8
@@ -54,7 +55,8 @@ def refusals_of_json(files: dict[str, Path]) -> Iterator[str]:
 
 def is_pickle(file: Path) -> bool:
     """By its ending, or by what it holds: a pickle, or an archive with one in it."""
-    if file.suffix.lower() in PICKLES:
+    name = file.with_suffix("") if file.suffix.lower() in COMPRESSED else file
+    if name.suffix.lower() in PICKLES:
         return True
     with file.open("rb") as opened:
         if opened.read(2) in FIRST_BYTES_OF_PICKLES:
