@@ -24,10 +24,11 @@ def parse_quickly(
     return parser.parse_args(arguments)
 
 
-def refuse_impossible(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def refuse_impossible(
+    parser: argparse.ArgumentParser, threads: list[int], rounds: int | None
+) -> None:
     """Refuse threads that this machine has not, and rounds that are none."""
-    numbers = [options.threads] if isinstance(options.threads, int) else options.threads
-    if not all(1 <= threads <= cores() for threads in numbers):
-        parser.error(f"--threads must be from 1 to {cores()}, the cores here: {options.threads}")
-    if options.rounds is not None and options.rounds < 1:
-        parser.error(f"--rounds must be at least 1, got {options.rounds}: leave it out to adapt")
+    if not all(1 <= number <= cores() for number in threads):
+        parser.error(f"--threads must be from 1 to {cores()}, the cores here: {threads}")
+    if rounds is not None and rounds < 1:
+        parser.error(f"--rounds must be at least 1, got {rounds}: leave it out to adapt")

@@ -52,6 +52,7 @@ EXPLANATION = """\
 - Sentences of the Tatoeba test set, four beams. *Alone*: milliseconds that each took, one after the
   other. *Together*: sentences a second in batches of 128 in the order of the file, the median of
   all rounds; the pipeline gets all at once, the command line reads a file and starts from nothing.
+- Ours writes no six tokens twice in a sentence, as it ships; the others know no such rule here.
 - CTranslate2 cuts and shares its batches in the way that is fastest on the first of them."""
 
 
@@ -230,7 +231,7 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     add("--quick", action="store_true", help="few sentences, 1 thread, 1 round; writes nothing")
     add("--output", type=Path, default=FOLDER, help="folder of RESULTS.md")
     options = parse_quickly(parser, QUICK, arguments)
-    refuse_impossible(parser, options)
+    refuse_impossible(parser, [options.threads], options.rounds)
     return options
 
 

@@ -184,7 +184,7 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Read the command line and refuse what this machine cannot do."""
     parser = build_parser()
     options = parse_quickly(parser, QUICK, arguments)
-    refuse_impossible(parser, options)
+    refuse_impossible(parser, options.threads, options.rounds)
     return options
 
 

@@ -171,7 +171,7 @@ def test_a_target_is_at_most_50_words_longer_than_its_source(num_beams, opiniona
 
 
 @pytest.mark.parametrize("num_beams", [1, 4])
-def test_sentences_leave_when_they_end_though_n_grams_are_counted(
+def test_sentences_leave_when_they_end_though_repetitions_are_banned(
     num_beams, opinionated, monkeypatch
 ):
     model, batch, sizes = opinionated(7), sources(8), []
@@ -181,14 +181,20 @@ def test_sentences_leave_when_they_end_though_n_grams_are_counted(
         sizes.append(len(words))
         return step(decoder, words)
 
-    monkeypatch.setattr(TargetDecoder, "step", counted)
-    model.generate(**batch, num_beams=num_beams, max_extra_tokens=6)
-    plain = sizes.copy()
-    sizes.clear()
-    model.generate(**batch, num_beams=num_beams, max_extra_tokens=6, no_repeat_ngram_size=20)
+    def translate(**options):
+        sizes.clear()
+        found = model.generate(**batch, num_beams=num_beams, max_extra_tokens=6, **options)
+        return found, sizes.copy()
 
-    assert plain[-1] < plain[0]
-    assert sizes == plain
+    monkeypatch.setattr(TargetDecoder, "step", counted)
+    plain, plain_sizes = translate()
+    unbothered, same_sizes = translate(no_repeat_ngram_size=20)
+    changed, sizes_now = translate(no_repeat_ngram_size=1)
+
+    assert unbothered.equal(plain)
+    assert same_sizes == plain_sizes
+    assert not changed.equal(plain)
+    assert sizes_now[-1] < sizes_now[0]
 
 
 class Counting(LogitsProcessor):

@@ -8,6 +8,7 @@ from toy_models import BARTLIKE, LINE, OTHER
 from transformers import AutoModelForSeq2SeqLM, M2M100Config, MBartConfig
 
 from vanilla_transformer.attention_maps import look
+from vanilla_transformer.known_languages import check_languages
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
@@ -56,3 +57,18 @@ def test_a_given_target_is_read_to_its_end_token(family, of_many_languages):
     maps = look(model, tokenizer, "the cat", "a dog", src_lang=source, tgt_lang=goal)
 
     assert maps.written.labels[-3:] == ("a", "dog", "</s>")
+
+
+class UnderscoringTokenizer:
+    """As those of SeamlessM4T and PLBart: told `eng`, they look for `__eng__`."""
+
+    all_special_tokens = ("<s>", "__eng__", "__deu__")
+
+    def _build_translation_inputs(self):
+        pass
+
+
+def test_languages_may_be_told_without_the_underscores_of_their_tokens():
+    check_languages(UnderscoringTokenizer(), {"src_lang": "eng", "tgt_lang": "__deu__"})
+    with pytest.raises(ValueError, match="tgt_lang must be one of the 2 languages"):
+        check_languages(UnderscoringTokenizer(), {"src_lang": "eng", "tgt_lang": "fra"})

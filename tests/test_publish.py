@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from copy import deepcopy
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -303,6 +304,11 @@ def add_to_configuration(folder):
     (folder / "config.json").write_text(json.dumps({**values, "cache": "C:\\Users\\me\\x"}))
 
 
+def add_archive(folder):
+    with ZipFile(folder / "words.zip", "w") as archive:
+        archive.writestr("words.PKL.gz", b"x")
+
+
 def writing(name, text):
     """Spoil a folder by what stands in one of its files."""
     return lambda folder: (folder / name).write_text(text)
@@ -318,6 +324,8 @@ SPOILT = {
         "training_args.bin must be no",
     ),
     "pickle": (lambda f: (f / "vocabulary.pkl").write_bytes(b"x"), "vocabulary.pkl must be no"),
+    "packed pickle": (lambda f: (f / "words.PKL.gz").write_bytes(b"x"), "words.PKL.gz must be no"),
+    "pickle in an archive": (add_archive, "words.zip must be no pickle"),
     "hidden pickle": (lambda f: torch.save({}, f / "words.txt"), "words.txt must be no pickle"),
     "old pickle": (lambda f: (f / "words.dat").write_bytes(b"\x80\x04."), "words.dat must be no"),
     "token": (

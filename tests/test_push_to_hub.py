@@ -66,12 +66,18 @@ def test_a_card_tells_of_a_run_only_while_the_weights_are_its_result(
         model.push_to_hub("alice/as-trained")
         torch.nn.init.zeros_(model.lm_head.weight)
         model.push_to_hub("alice/trained-further")
+        model.save_pretrained(tmp_path / "run" / "model")
+        model.push_to_hub("alice/saved-over-it")
 
     told = {
         name: bool(ModelCard(repository.files["README.md"].decode()).data.eval_results)
         for name, repository in hub.repositories.items()
     }
-    assert told == {"alice/as-trained": True, "alice/trained-further": False}
+    assert told == {
+        "alice/as-trained": True,
+        "alice/trained-further": False,
+        "alice/saved-over-it": False,
+    }
 
 
 @pytest.fixture
@@ -111,6 +117,16 @@ def test_a_trainer_brings_what_publish_brings(
     assert changed == {"config.json", "model.safetensors", *own_card}  # trained, by the Trainer
     now, before = (json.loads(one["config.json"]) for one in (files, published))
     assert {name for name in before if now[name] != before[name]} == {"use_cache"}
+
+
+def test_a_card_that_somebody_wrote_on_the_hub_stays_with_our_trainer(trainer_of, at_hub):
+    trainer = trainer_of(OURS)
+    with at_hub() as hub:
+        trainer.push_to_hub()
+        hub.repositories[NAME].files["README.md"] = b"---\nlicense: mit\n---\n\n# By hand\n"
+        trainer.push_to_hub()
+
+    assert ModelCard(hub.repositories[NAME].files["README.md"].decode()).text.strip() == "# By hand"
 
 
 def test_facts_told_to_our_trainer_stand_in_the_librarys_card(trainer_of, tmp_path):

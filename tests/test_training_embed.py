@@ -33,7 +33,7 @@ FILES = {
 def model(build_tiny, en_de):
     """What the run has learned; it searches in its own way, and the paper's is what ships."""
     model = build_tiny(vocab_size=len(en_de))
-    model.generation_config.update(num_beams=2, length_penalty=1.0)
+    model.generation_config.update(num_beams=2, length_penalty=1.0, no_repeat_ngram_size=6)
     return model
 
 
@@ -79,6 +79,7 @@ def test_the_decoding_is_the_paper_s_and_the_words_are_the_run_s(run, en_de):
     folder = embed.embed(run)
 
     decoding = json.loads((folder / "generation_config.json").read_text())
+    assert decoding["no_repeat_ngram_size"] == 6
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert decoding | PAPER_DECODING == decoding
     assert tokenizer.backend_tokenizer.to_str() == en_de.backend_tokenizer.to_str()

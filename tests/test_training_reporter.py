@@ -80,7 +80,7 @@ def test_other_processes_keep_silent(tmp_path):
     score = Score(1.0, 2.0, 3.0, 0.0, "", "", [])
     reporter.evaluation(Progress(step=2), score)
     reporter.skipped(Progress(step=2), Outcome(1.0, 1.0, 1.0, False, False), [1])
-    reporter.result(Progress(step=2), [2], {})
+    reporter.result(Progress(step=2), averaged=[2], scores={})
 
     assert list(tmp_path.iterdir()) == []
 

@@ -1,8 +1,9 @@
 """Makes the model that ships of a finished run: `python training/embed.py runs/en-de-small`.
 
 The folder has the run's name and lies in the package: weights in bfloat16 (loaded as float32 where
-nobody asks otherwise), the paper's decoding, the tokenizer, and a README that says whose text the
-model learned from. The code that other saved folders carry stays out: the package has it.
+nobody asks otherwise), the paper's decoding with the recipe's rule against repetitions, the
+tokenizer, and a README that says whose text the model learned from. The code that other saved
+folders carry stays out: the package has it.
 """
 
 import json

@@ -52,10 +52,10 @@ class Score:
 
 def decoding(section: EvaluationSection) -> dict[str, Any]:
     """How a recipe translates; one beam has nothing to weigh against another."""
-    size = {"no_repeat_ngram_size": section.no_repeat_ngram_size or None}
+    told: dict[str, Any] = {"no_repeat_ngram_size": section.no_repeat_ngram_size or None}
     if section.num_beams == 1:
-        return {"num_beams": 1, "length_penalty": None, "early_stopping": None, **size}
-    return {"num_beams": section.num_beams, "length_penalty": section.length_penalty, **size}
+        return {"num_beams": 1, "length_penalty": None, "early_stopping": None, **told}
+    return {"num_beams": section.num_beams, "length_penalty": section.length_penalty, **told}
 
 
 class Evaluation:

@@ -119,10 +119,10 @@ class Reporter:
         figures = {"loss": outcome.loss, "gradient_norm": outcome.gradient_norm}
         self.log.append("skipped", progress.step, pairs=pairs, **figures)
 
-    def result(self, progress: Progress, averaged: list[int], scores: dict[str, Any]) -> None:
-        """The run is at its end."""
+    def result(self, progress: Progress, **told: Any) -> None:
+        """The run is at its end: what its model is made of, and its scores."""
         if self.is_main:
-            self.log.append("result", progress.step, averaged=averaged, scores=scores)
+            self.log.append("result", progress.step, **told)
 
     def close(self) -> None:
         """No more will be told."""

@@ -13,11 +13,13 @@ import numpy as np
 from torch.utils.data import DataLoader, Sampler
 from transformers import Seq2SeqTrainer, TrainerCallback
 from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.utils.hub import create_and_tag_model_card
 
 from training.batching import Batches, Indices
 from training.objective import Batch, collate
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.model_card import write_card_of
+from vanilla_transformer.saved_folder import BLANK
 
 
 class EpochBatches(Sampler[list[int]]):
@@ -105,14 +107,21 @@ class TranslationTrainer(Seq2SeqTrainer):
         if self.args.should_save:
             Path(output_dir or self.args.output_dir, TRAINING_ARGS_NAME).unlink(missing_ok=True)
 
-    def create_model_card(self, model_name: str | None = None, **facts: Any) -> None:
-        """Write the card of the model's own `push_to_hub`; one with facts is the library's."""
+    def create_model_card(self, *, model_name: str | None = None, **facts: Any) -> None:
+        """Write the card of the model's own `push_to_hub`, unless the repository has one by hand.
+
+        Cards with facts (`license=...`) and those of other models are the library's.
+        """
         model = self.accelerator.unwrap_model(self.model)
         if facts or not isinstance(model, VanillaTransformerForConditionalGeneration):
             super().create_model_card(model_name=model_name, **facts)
         elif self.is_world_process_zero():
             folder = Path(self.args.output_dir).resolve()
-            card = write_card_of(model, self.hub_model_id or model_name or folder.name)
+            name = self.hub_model_id or model_name or folder.name
+            card = write_card_of(model, name, is_as_loaded=self.state.global_step == 0)
+            if self.hub_model_id:
+                there = create_and_tag_model_card(self.hub_model_id, token=self.args.hub_token)
+                card = card if BLANK in str(there) else str(there)
             (folder / "README.md").write_text(card, encoding="utf-8")
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:

@@ -121,24 +121,25 @@ class BeamSearch:
         """The `count` best words after each beam: their log-probabilities before them."""
         packed, written = self.decoder.packed, self.beams[:, :, : self.length]
         states = self.decoder.step(written[:, :, -1])
-        repeating = repeating_words(written.flatten(0, 1), self.options.ngram_size)
-        if self.options.process is not None or len(repeating[0]):
-            log_probs = packed.head(states)[:, : packed.vocab_size]
-            log_probs = log_probs.log_softmax(dim=1, dtype=torch.float32)
-            log_probs[repeating] = -torch.inf
-            return self._processed(log_probs).topk(count, dim=1)
+        if self.options.process is not None:
+            return self._processed(log_probs_of(packed, states)).topk(count, dim=1)
         found = [
             best_words(rows, count)
             for logits in packed.head.in_parts(states)
             for rows in logits.split(ROWS_AT_ONCE)
         ]
         values, words = (torch.cat(parts) for parts in zip(*found, strict=True))
+        rows, banned = repeating_words(written.flatten(0, 1), self.options.ngram_size)
+        if len(rows):
+            again, places = rows.unique(return_inverse=True)
+            log_probs = log_probs_of(packed, states[again])
+            log_probs[places, banned] = -torch.inf
+            values[again], words[again] = log_probs.topk(count, dim=1)
         return values, words
 
     def _processed(self, log_probs: Tensor) -> Tensor:
         """Log-probabilities of all words, as the call's processors change them."""
-        if self.options.process is None:
-            return log_probs
+        assert self.options.process is not None
         written = self.beams[:, :, : self.length]
         lacking = self.options.num_beams - written.shape[1]
         known = log_probs
@@ -209,12 +210,16 @@ def greedy_search(
         written = targets[sentences, :length]
         states = decoder.step(written[:, -1:])
         parts = decoder.packed.head.in_parts(states)
-        repeating = repeating_words(written, options.ngram_size)
-        if options.process is not None or len(repeating[0]):
+        if options.process is not None:
             logits = torch.cat(list(parts))[:, : decoder.packed.vocab_size].float()
-            logits[repeating] = -torch.inf
-            parts = iter([options.process(written, logits) if options.process else logits])
+            parts = iter([options.process(written, logits)])
         words = torch.cat([best_of_rows(logits.float(), 1)[1] for logits in parts]).squeeze(1)
+        rows, banned = repeating_words(written, options.ngram_size)
+        if len(rows):
+            again, places = rows.unique(return_inverse=True)
+            logits = decoder.packed.head(states[again])[:, : decoder.packed.vocab_size].float()
+            logits[places, banned] = -torch.inf
+            words[again] = logits.argmax(dim=1)
         targets[sentences, length] = words.where(is_open, options.filler)
         is_open = is_open & ~torch.isin(words, options.ends) & (length + 1 < limits[sentences])
         if not is_open.any():
@@ -223,6 +228,12 @@ def greedy_search(
             decoder.keep(is_open.nonzero().squeeze(1))
             sentences, is_open = sentences[is_open], is_open[is_open]
     return targets
+
+
+def log_probs_of(packed: Any, states: Tensor) -> Tensor:
+    """Log-probabilities of all words `[rows, vocab]`."""
+    logits = packed.head(states)[:, : packed.vocab_size]
+    return logits.log_softmax(dim=1, dtype=torch.float32)
 
 
 def best_words(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -120,8 +120,8 @@ class GenerationCall:
             ends = self.start.new_empty(0)
         if self.num_beams > 1:  # the library's filler: where padding is word 0, the end
             padding = padding or (ends[0] if len(ends) else -1)
-        kinds = [type(one) for one in self.processors]
-        knows_all = kinds == [NoRepeatNGramLogitsProcessor]  # with others their order counts
+        # Beside other processors, which may see or change what it bans, it keeps its place.
+        is_alone = [type(one) for one in self.processors] == [NoRepeatNGramLogitsProcessor]
         return SearchOptions(
             num_beams=self.num_beams,
             num_returned=config.num_return_sequences,
@@ -129,8 +129,8 @@ class GenerationCall:
             filler=int(padding) if padding is not None else 0,
             penalty=config.length_penalty,
             early_stopping=config.early_stopping,
-            ngram_size=self.processors[0].ngram_size if knows_all else 0,
-            process=self.processors if kinds and not knows_all else None,
+            ngram_size=self.processors[0].ngram_size if is_alone else 0,
+            process=self.processors if self.processors and not is_alone else None,
         )
 
     def _parts(self) -> Iterator[tuple[Tensor, TargetDecoder, Tensor, Tensor]]:

@@ -15,7 +15,7 @@ def check_languages(tokenizer: Any, languages: dict[str, str]) -> None:
                 f"{name} must be left out with {type(tokenizer).__name__}, which knows no "
                 f"languages, got {code!r}."
             )
-        if code not in known:
+        if not {code, f"__{code}__"} & {*known}:  # SeamlessM4T and PLBart take the bare code
             near = get_close_matches(code, known, SUGGESTED) or known[:SUGGESTED]
             raise ValueError(
                 f"{name} must be one of the {len(known)} languages of {type(tokenizer).__name__}, "

@@ -88,23 +88,25 @@ def make_card(subject: CardSubject) -> str:
     return text
 
 
-def write_card_of(model: Any, repository: str) -> str:
+def write_card_of(model: Any, repository: str, *, is_as_loaded: bool = True) -> str:
     """The card of a model in memory; of a run only if its weights are still that run's result."""
     folder = Path(model.name_or_path or ".")
-    run = read_run_of(folder) if holds_weights_of(folder, model) else RunFacts()
+    is_result = is_as_loaded and holds_weights_of(folder, model)
+    run = read_run_of(folder) if is_result else RunFacts()
     return make_card(CardSubject(model, name=repository, facts={}, run=run, translate=str))
 
 
 def holds_weights_of(folder: Path, model: Any) -> bool:
-    """Whether a folder's weights are the model's: they are not once it is trained further."""
-    state, files = model.state_dict(), [*folder.glob("model*.safetensors")]
-    for file in files:
+    """Whether a folder's weights are all of the model's: not once it is trained further."""
+    state, seen = model.state_dict(), set()
+    for file in folder.glob("model*.safetensors"):
         with safe_open(file, framework="pt") as weights:
-            for name in weights.keys():  # noqa: SIM118
+            for name in weights.keys():  # noqa: SIM118  # no dictionary
                 now, then = state.get(name), weights.get_tensor(name)
                 if now is None or not torch.equal(now.cpu(), then.to(now.dtype)):
                     return False
-    return bool(files)
+                seen.add(name)
+    return bool(seen) and state.keys() - seen <= {*model.all_tied_weights_keys}
 
 
 def metadata_of(subject: CardSubject) -> ModelCardData:

@@ -4,7 +4,7 @@ import json
 import reprlib
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from .leaks import find_leaks
 
 PICKLES = {".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"}
+COMPRESSED = {".bz2", ".gz", ".xz", ".zst"}
 FIRST_BYTES_OF_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 WEIGHTS = ".safetensors"
 ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}  # by their first bytes; others are UTF-8
@@ -54,7 +55,7 @@ def refusals_of_json(files: dict[str, Path]) -> Iterator[str]:
 
 def is_pickle(file: Path) -> bool:
     """By its ending, or by what it holds: a pickle, or an archive with one in it."""
-    if file.suffix.lower() in PICKLES:
+    if is_named_as_pickle(file.name):
         return True
     with file.open("rb") as opened:
         if opened.read(2) in FIRST_BYTES_OF_PICKLES:
@@ -62,7 +63,13 @@ def is_pickle(file: Path) -> bool:
     if not zipfile.is_zipfile(file):
         return False
     with zipfile.ZipFile(file) as archive:
-        return any(Path(name).suffix in PICKLES for name in archive.namelist())
+        return any(map(is_named_as_pickle, archive.namelist()))
+
+
+def is_named_as_pickle(name: str) -> bool:
+    """By its ending, or the one before the ending of what is compressed."""
+    path = PurePath(name.lower())
+    return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix in PICKLES
 
 
 def readable_part_of(file: Path) -> str:

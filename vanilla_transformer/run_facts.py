@@ -4,6 +4,7 @@ RUN/model is the model; beside it lie recipe.yaml, log.jsonl, results.json, corp
 A model that was carried off has at most its recipe. Nothing here needs the code that trains.
 """
 
+import hashlib
 import json
 import math
 import re
@@ -50,6 +51,8 @@ def read_run_of(model: Path) -> RunFacts:
         return RunFacts(recipe=read_recipe(model / RECIPE))
     lines = read_log(run / LOG)
     result = next((line for line in reversed(lines) if line["kind"] == "result"), {})
+    if result.get("weights") not in (None, digest_of_weights(model)):  # replaced since then
+        return RunFacts(recipe=read_recipe(model / RECIPE))
     end = result.get("step", math.inf)
     of_this_model = [line for line in lines if line["step"] <= end]
     trained = [line for line in of_this_model if line["kind"] == "train"]
@@ -67,6 +70,14 @@ def read_run_of(model: Path) -> RunFacts:
         pairs=pairs.groups() if pairs else (),
         curves=run / CURVES if (run / CURVES).is_file() else None,
     )
+
+
+def digest_of_weights(model: Path) -> str:
+    """Tells the weights of a folder from others."""
+    digest = hashlib.sha256()
+    for file in sorted(model.glob("model*.safetensors")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def read_log(file: Path) -> list[Facts]:
