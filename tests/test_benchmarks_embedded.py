@@ -7,7 +7,6 @@ from conftest import SENTENCES
 
 from benchmarks import embedded
 from benchmarks.embedded import Contestant, Sentences, Speeds, write_report
-from vanilla_transformer.embedded_models import DEFAULT_MODEL, embedded_names
 
 SENTENCES_OF_TOKENS = Sentences(["a", "b", "c"], [[5, 2], [6, 7, 2], [8, 2]], alone=2)
 
@@ -58,7 +57,6 @@ def test_what_cannot_be_measured_is_refused(impossible, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(DEFAULT_MODEL not in embedded_names(), reason="not yet trained")
 def test_everybody_translates(tmp_path, capsys):
     lines = [line.split("\t") for line in SENTENCES.splitlines()]
     test_set = tmp_path / "test.jsonl"

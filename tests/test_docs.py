@@ -1,6 +1,5 @@
 """The documentation: its code runs and prints what it says, its links point at what they name."""
 
-import itertools
 import json
 import re
 import tempfile
@@ -14,14 +13,12 @@ from hub_stub import USER
 from PIL import Image
 from scripts.point_links import DOCS, REPOSITORY, definitions, pointed
 
-from vanilla_transformer.embedded_models import embedded_names
-
 README = REPOSITORY / "README.md"
 CARD = REPOSITORY / "model_card.md"
 PAGES = [README, CARD, *sorted(DOCS.glob("*.md"))]
 FILES = {"yaml": "my-recipe.yaml", "tsv": "my-pairs.tsv"}
 NAMED = re.compile(r"# (\S+\.yaml)\n")
-SMALLER = {"max_steps=400": "max_steps=2", "range(1, 1_000)": "range(1, 60)"}  # of Python
+SMALLER = {"max_steps=200": "max_steps=2", "range(1, 1_000)": "range(1, 60)"}  # of Python
 FIGURE = re.compile(r"!\[[^\]]+\]\((figures/[\w-]+\.png)\)")
 PICTURE = re.compile(r'(?:src="|\]\()(docs/figures/[^")]+)')
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
@@ -30,7 +27,7 @@ LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_works_from_top_to_bottom(page, reader, monkeypatch, capsys):
     names: dict[str, object] = {}
-    for kind, block in runnable(page):
+    for kind, block in blocks_of(page):
         if kind == "python":
             capsys.readouterr()
             exec(smaller(block), names)
@@ -49,16 +46,6 @@ def blocks_of(page):
     """What stands between fences, and what it is: python, bash, yaml, ... The reader is alice."""
     text = page.read_text("utf-8").replace("you/", f"{USER}/")
     return re.findall(r"^```(\w+)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-
-
-def runnable(page):
-    """All blocks; while no model is in the package, those before the first that wants it."""
-    # TODO(the weights of en-de-small are committed): all; walkthrough.md prints its translations.
-    if embedded_names():
-        return blocks_of(page)
-    if page in (README, CARD):  # one block alone does
-        return [block for block in blocks_of(page) if "embedded(" not in block[1]]
-    return itertools.takewhile(lambda block: "embedded(" not in block[1], blocks_of(page))
 
 
 def smaller(block):

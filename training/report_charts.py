@@ -141,7 +141,7 @@ PANELS = (
 def draw_sheet(run: RunRecord) -> bytes:
     """Draw all charts on one sheet, a PNG."""
     with rc_context(THEMES["light"]):
-        return _save(sheet_of(run), "png", dpi=150, facecolor="white")
+        return _save(sheet_of(run), "png", dpi=120, facecolor="white")
 
 
 def draw_panels(run: RunRecord, theme: str) -> list[bytes]:

@@ -58,7 +58,9 @@ def values_of(config: Any, names: tuple[str, ...]) -> list[tuple[str, Any]]:
 
 def recipe_rows(run: Any) -> list[tuple[str, Any]]:
     """The training's own values, defaults too."""
-    rows = [(f"corpus.{name}", run.get("corpus", name)) for name in OF_THE_CORPUS]
+    unused = {"vocabulary_size"} if run.get("corpus", "tokenizer") else set()
+    names = [name for name in OF_THE_CORPUS if name not in unused]
+    rows = [(f"corpus.{name}", run.get("corpus", name)) for name in names]
     for section in RECIPE_SECTIONS:
         values = run.get(section)
         rows += [(f"{section}.{k}", v) for k, v in (values or {}).items()]
