@@ -127,6 +127,7 @@ $(VENV)/.built: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null || { \
 		echo "Python >= 3.11 is needed, and '$(PYTHON)' is not." \
 			"Name another one: make test PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Setting up $(VENV), once: a minute or more, 2 GB of disk." >&2
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install "$$(sed -n 's/^torch *==/torch==/p' $(CONSTRAINTS) | grep . || echo torch)"
 	$(PIP) install --editable '.[$(EXTRA)]' --constraint $(CONSTRAINTS)

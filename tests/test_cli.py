@@ -95,6 +95,7 @@ def test_every_option_reaches_the_translation(model, source):
 
 REFUSED = {
     "no such input": ("missing.txt",),
+    "a folder as input": (".",),
     "no such model": ("in", "--model", "no/such/folder"),
     "existing output": ("in", "--output", "taken"),
     "output is input": ("in", "--output", "in", "--force"),
@@ -124,6 +125,7 @@ def test_a_refusal_is_one_line_and_exit_code_1(arguments, model, source, tmp_pat
 
     assert result.exit_code == 1, result.stderr
     assert result.stderr.splitlines()[-1].startswith("Error: ")
+    assert "Errno" not in result.stderr
     assert result.stdout == ""
     assert (tmp_path / "taken").read_text() == "mine"
 

@@ -1,6 +1,7 @@
 """Lines end at LF, chunks where the input says, and bad text is named by its place."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,15 +9,15 @@ from vanilla_transformer import line_chunks
 from vanilla_transformer.line_chunks import count_lines, read_chunks, read_lines
 
 
-def test_stdin_is_a_file_among_files(tmp_path, monkeypatch):
-    class Stdin:
-        buffer = io.BytesIO(b"source1")
-
-    monkeypatch.setattr("sys.stdin", Stdin)
+@pytest.mark.parametrize("is_keyboard", [False, True])
+def test_stdin_is_a_file_among_files(is_keyboard, tmp_path, monkeypatch, capsys):
+    stdin = SimpleNamespace(buffer=io.BytesIO(b"source1"), isatty=lambda: is_keyboard)
+    monkeypatch.setattr("sys.stdin", stdin)
     file = tmp_path / "in"
     file.write_bytes(b"a\r\nb")
 
     assert list(read_lines([file, line_chunks.STDIN, file])) == ["a", "b", "source1", "a", "b"]
+    assert ("Ctrl-D" in capsys.readouterr().err) == is_keyboard
 
 
 def test_chunks_are_bounded_by_lines_and_by_characters(monkeypatch):

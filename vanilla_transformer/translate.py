@@ -55,11 +55,21 @@ class Step:
     tokens: int = 0  # of the translations, start and end included; 0 where they were there before
 
 
+def check_readable(file: Path) -> None:
+    """Refuse what is no file that we may read."""
+    try:
+        file.open("rb").close()
+    except FileNotFoundError:
+        raise ValueError(f"FILE must be a file, got {file}, which is not there.") from None
+    except IsADirectoryError:
+        raise ValueError(f"FILE must be a file, got the folder {file}.") from None
+
+
 def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) -> None:
     """Refuse, before anything is loaded, what cannot be read or must not be written."""
     for file in files:
         if file != STDIN:
-            file.open("rb").close()
+            check_readable(file)
     if output is None:
         return
     if output.exists() and any(file.samefile(output) for file in files if file != STDIN):
