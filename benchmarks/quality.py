@@ -25,12 +25,13 @@ RECORDS = "quality.jsonl"
 
 def facts_of(run: RunRecord) -> RunFacts:
     """Gather what is worth keeping of a finished run."""
-    start, result = run.of("start")[-1], run.result
+    starts, result = run.of("start"), run.result
     if result is None or not run.is_finished:
         raise ValueError(
             f"RUN must be finished, got {run.name}, which is at step {run.last_step:,}: let "
             "training/train.py --resume bring it to its end."
         )
+    start = starts[-1]
     words = start["command"].split()
     return RunFacts(
         recipe=Path(words[words.index("--config") + 1]).stem,
@@ -40,7 +41,7 @@ def facts_of(run: RunRecord) -> RunFacts:
             if option == "--set" and not change.startswith("seed=")
         ],
         seed=run.recipe.seed,
-        time=start["time"],
+        time=starts[0]["time"],
         steps=result["step"],
         seconds=run.curve("train", "seconds")[1][-1],
         scores=result["scores"],

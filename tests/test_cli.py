@@ -1,5 +1,6 @@
 """The command: options become a translation, and every refusal is one line."""
 
+import io
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ from toy_models import texts_of
 from transformers import pipeline
 from typer.testing import CliRunner
 
+from vanilla_transformer import cli
 from vanilla_transformer.cli import app, report
 from vanilla_transformer.translate import Step
 
@@ -96,6 +98,7 @@ def test_every_option_reaches_the_translation(model, source):
 REFUSED = {
     "no such input": ("missing.txt",),
     "a folder as input": (".",),
+    "a file below a file": ("in/x",),
     "no such model": ("in", "--model", "no/such/folder"),
     "existing output": ("in", "--output", "taken"),
     "output is input": ("in", "--output", "in", "--force"),
@@ -128,6 +131,18 @@ def test_a_refusal_is_one_line_and_exit_code_1(arguments, model, source, tmp_pat
     assert "Errno" not in result.stderr
     assert result.stdout == ""
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_who_types_is_told_how_to_end(model, monkeypatch):
+    typed = io.TextIOWrapper(io.BytesIO(b"source1"))
+    monkeypatch.setattr(typed, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdin", typed)
+    told = []
+    monkeypatch.setattr(cli, "tell", told.append)
+
+    cli.translate(model=str(model))
+
+    assert any("Ctrl-D" in line for line in told)
 
 
 @pytest.mark.parametrize("arguments", MISUSED.values(), ids=MISUSED)

@@ -106,6 +106,29 @@ def test_a_finished_run_tells_its_own_numbers(run, tmp_path):
     assert ModelCard(card).data.language == ["en", "de"]
 
 
+def card_of_recipe(model, **recipe):
+    scored = {"test": {"bleu": 1.0, "bleu_signature": "x"}}
+    run = RunFacts(recipe=recipe, results=scored)
+    return make_card(CardSubject(model, "alice/toy", {}, run, str))
+
+
+@pytest.mark.parametrize("tokenizer", [None, "tokenizer/en-de"])
+def test_a_card_has_the_size_of_a_vocabulary_only_where_it_was_learned(tokenizer, toy_models):
+    corpus = {"vocabulary_size": 300, "tokenizer": tokenizer}
+    card = card_of_recipe(toy_models["ours"], corpus=corpus)
+
+    assert ("`corpus.vocabulary_size`" in card) == (tokenizer is None)
+
+
+@pytest.mark.parametrize("size", [0, 6])
+def test_a_card_says_by_which_rule_its_scores_were_decoded(size, toy_models):
+    evaluation = {"num_beams": 4, "length_penalty": 0.6, "no_repeat_ngram_size": size}
+    card = card_of_recipe(toy_models["ours"], evaluation=evaluation)
+
+    assert "decoded with 4 beams, length penalty 0.6" in card
+    assert (f"no {size} tokens twice" in card) == (size > 0)
+
+
 def test_a_published_recipe_keeps_its_values_and_no_folder(run, tmp_path):
     (tmp_path / "made").mkdir()
     make_folder(run / "model", tmp_path / "made", name="numbers", card=None, exclude=())

@@ -58,8 +58,8 @@ def values_of(config: Any, names: tuple[str, ...]) -> list[tuple[str, Any]]:
 
 def recipe_rows(run: Any) -> list[tuple[str, Any]]:
     """The training's own values, defaults too."""
-    unused = {"vocabulary_size"} if run.get("corpus", "tokenizer") else set()
-    names = [name for name in OF_THE_CORPUS if name not in unused]
+    learns_words = not run.get("corpus", "tokenizer")
+    names = [name for name in OF_THE_CORPUS if name != "vocabulary_size" or learns_words]
     rows = [(f"corpus.{name}", run.get("corpus", name)) for name in names]
     for section in RECIPE_SECTIONS:
         values = run.get(section)

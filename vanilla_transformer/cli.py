@@ -81,7 +81,7 @@ def translate(  # noqa: PLR0913 - a parameter an option
     if beam is not None and n_best > beam:
         raise typer.BadParameter("--n-best must be at most --beam.")
     with refusals():
-        from .line_chunks import count_lines
+        from .line_chunks import STDIN, count_lines
         from .steady_memory import keep_few_products
         from .translate import Options, check_paths, translate_files
         from .translate_in_parallel import join_processes, translate_in_parallel
@@ -97,6 +97,8 @@ def translate(  # noqa: PLR0913 - a parameter an option
         processes = join_processes()
         translator = load_translator(model, dtype, processes and processes.device)
         task = translator, files or [], output, options, existing
+        if processes is None and STDIN in (files or [STDIN]) and sys.stdin.isatty():
+            tell("Type lines; Ctrl-D on an empty one translates them.")
         if processes is None:
             report(translate_files(*task), total)
         else:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import typer
-
 CHUNK_LINES = 2_000
 CHUNK_CHARACTERS = 2**21  # ends a chunk of very long lines
 STDIN = Path("-")
@@ -35,8 +33,6 @@ def read_lines(files: Sequence[Path]) -> Iterator[str]:
     for file in files or [STDIN]:
         with ExitStack() as stack:
             is_stdin = file == STDIN
-            if is_stdin and sys.stdin.isatty():
-                typer.echo("Type lines; Ctrl-D on an empty one translates them.", err=True)
             stream = sys.stdin.buffer if is_stdin else stack.enter_context(file.open("rb"))
             yield from _decode(stream, "stdin" if is_stdin else str(file))
 

@@ -59,10 +59,8 @@ def check_readable(file: Path) -> None:
     """Refuse what is no file that we may read."""
     try:
         file.open("rb").close()
-    except FileNotFoundError:
-        raise ValueError(f"FILE must be a file, got {file}, which is not there.") from None
-    except IsADirectoryError:
-        raise ValueError(f"FILE must be a file, got the folder {file}.") from None
+    except OSError as error:
+        raise ValueError(f"FILE must be readable, got {file}: {error.strerror}.") from None
 
 
 def check_paths(files: Sequence[Path], output: Path | None, existing: Existing) -> None:
