@@ -52,8 +52,9 @@ from training.run_folder import (
     write_results,
 )
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.run_facts import MODEL, RECIPE, digest_of_weights
+from vanilla_transformer.run_facts import MODEL, RECIPE
 from vanilla_transformer.steady_memory import keep_few_products, keep_freed_memory
+from vanilla_transformer.stored_weights import digest_of_weights
 
 logger = logging.getLogger("training")
 
@@ -196,7 +197,7 @@ class Run:
         places = {"validation": self.recipe.corpus.validation, **self.recipe.corpus.tests}
         scores = {name: self._evaluation_on(place).of(model) for name, place in places.items()}
         figures = {name: score.figures() for name, score in scores.items()}
-        weights = digest_of_weights(self.folder / MODEL)
+        weights = on_main(self.accelerator, lambda: digest_of_weights(self.folder / MODEL))
         self.reporter.result(self.progress, averaged=averaged, scores=figures, weights=weights)
         on_main(self.accelerator, lambda: write_results(figures, self.folder))
         for name, score in scores.items():

@@ -129,7 +129,7 @@ class BeamSearch:
             for rows in logits.split(ROWS_AT_ONCE)
         ]
         values, words = (torch.cat(parts) for parts in zip(*found, strict=True))
-        rows, banned = repeating_words(written.flatten(0, 1), self.options.ngram_size)
+        rows, banned = repeating_words(written, self.options.ngram_size)
         if len(rows):
             again, places = rows.unique(return_inverse=True)
             log_probs = log_probs_of(packed, states[again])

@@ -97,9 +97,9 @@ def translate(  # noqa: PLR0913 - a parameter an option
         processes = join_processes()
         translator = load_translator(model, dtype, processes and processes.device)
         task = translator, files or [], output, options, existing
-        if processes is None and STDIN in (files or [STDIN]) and sys.stdin.isatty():
-            tell("Type lines; Ctrl-D on an empty one translates them.")
         if processes is None:
+            if STDIN in (files or [STDIN]) and sys.stdin.isatty():
+                tell("Type lines; Ctrl-D on an empty one translates them.")
             report(translate_files(*task), total)
         else:
             report(

@@ -16,12 +16,12 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import is_jinja_available, validate_repo_id
-from safetensors import safe_open
 
 from . import card_markup
 from .card_tables import describe_run, tables_of
 from .configuration_rules import refuse
 from .run_facts import RunFacts, read_run_of
+from .stored_weights import stored_tensors
 
 TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 TAGS = ["translation", "vanilla-transformer", "attention-is-all-you-need"]
@@ -99,13 +99,11 @@ def write_card_of(model: Any, repository: str, *, is_as_loaded: bool = True) -> 
 def holds_weights_of(folder: Path, model: Any) -> bool:
     """Whether a folder's weights are all of the model's: not once it is trained further."""
     state, seen = model.state_dict(), set()
-    for file in folder.glob("model*.safetensors"):
-        with safe_open(file, framework="pt") as weights:
-            for name in weights.keys():  # noqa: SIM118  # no dictionary
-                now, then = state.get(name), weights.get_tensor(name)
-                if now is None or not torch.equal(now.cpu(), then.to(now.dtype)):
-                    return False
-                seen.add(name)
+    for name, then in stored_tensors(folder):
+        now = state.get(name)
+        if now is None or not torch.equal(now.cpu(), then.to(now.dtype)):
+            return False
+        seen.add(name)
     return bool(seen) and state.keys() - seen <= {*model.all_tied_weights_keys}
 
 

@@ -7,9 +7,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
-from safetensors import safe_open
 from torch import Tensor
 
 from .card_facts import read_facts
@@ -20,12 +18,12 @@ from .modeling_vanilla_transformer import VanillaTransformerForConditionalGenera
 from .pipeline_translation import TranslationPipeline
 from .publishing_checks import refusals_of, refusals_of_json
 from .run_facts import RECIPE, read_run_of
+from .stored_weights import PARTS, WHOLE, stored_tensors
 from .translators import ADAPTER, load_model, load_tokenizer, way_to_a_model
 
 CARD, CURVES = "README.md", "training.png"
 MADE_ANEW = ("*.py", "*.safetensors.index.json", RECIPE)  # what the source has of them may be old
-# Weights in parts are not left out: they go in one file.
-PARTS = ("model-?????-of-?????.safetensors", "model.safetensors.index.json")
+IN_PARTS = (PARTS, f"{WHOLE}.index.json")  # such weights are not left out: they go in one file
 Problems = list[str]
 
 
@@ -95,7 +93,9 @@ def choose_files(
 def files_that_vanish(source: Path, folder: Path) -> Iterator[str]:
     """Files that were to be made anew and are not there again: code and weights of others."""
     for place in source.iterdir():
-        is_there = (folder / place.name).exists() or any(fnmatch(place.name, p) for p in PARTS)
+        is_there = (folder / place.name).exists() or any(
+            fnmatch(place.name, one) for one in IN_PARTS
+        )
         if place.is_file() and not is_there:
             yield place.name
 
@@ -118,7 +118,8 @@ def load(source: Path) -> tuple[Any, Any]:
 
 def as_narrow_as_stored(model: Any, source: Path) -> dict[str, Tensor]:
     """The weights to save: those that only became wider when they were read become narrow again."""
-    state, stored = model.state_dict(), stored_dtypes(source)
+    state = model.state_dict()
+    stored = {name: tensor.dtype for name, tensor in stored_tensors(source)}
     dtypes = {one.data_ptr(): stored[name] for name, one in state.items() if name in stored}
     narrow: dict[int, Tensor] = {}  # by where a tensor lies, as tied ones have to stay one
     for tensor in state.values():
@@ -126,16 +127,6 @@ def as_narrow_as_stored(model: Any, source: Path) -> dict[str, Tensor]:
         is_narrower = dtype.is_floating_point and dtype.itemsize < tensor.dtype.itemsize
         narrow[tensor.data_ptr()] = tensor.to(dtype) if is_narrower else tensor
     return {name: narrow[tensor.data_ptr()] for name, tensor in state.items()}
-
-
-def stored_dtypes(source: Path) -> dict[str, torch.dtype]:
-    """The type of each tensor in a folder's weights."""
-    whole = source / "model.safetensors"
-    dtypes: dict[str, torch.dtype] = {}
-    for file in [whole] if whole.is_file() else source.glob(PARTS[0]):
-        with safe_open(file, framework="pt") as weights:
-            dtypes |= {name: weights.get_tensor(name).dtype for name in weights.keys()}  # noqa: SIM118
-    return dtypes
 
 
 def write_card(source: Path, publication: Publication, name: str, card: Path | None) -> None:

@@ -4,7 +4,6 @@ RUN/model is the model; beside it lie recipe.yaml, log.jsonl, results.json, corp
 A model that was carried off has at most its recipe. Nothing here needs the code that trains.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -14,6 +13,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import yaml
+
+from .stored_weights import digest_of_weights
 
 MODEL, RECIPE, LOG, RESULTS = "model", "recipe.yaml", "log.jsonl", "results.json"
 CORPUS, CURVES = "corpus.txt", "report.png"
@@ -70,14 +71,6 @@ def read_run_of(model: Path) -> RunFacts:
         pairs=pairs.groups() if pairs else (),
         curves=run / CURVES if (run / CURVES).is_file() else None,
     )
-
-
-def digest_of_weights(model: Path) -> str:
-    """Tells the weights of a folder from others."""
-    digest = hashlib.sha256()
-    for file in sorted(model.glob("model*.safetensors")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 def read_log(file: Path) -> list[Facts]:
